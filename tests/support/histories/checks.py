@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import deltalake
 import pyarrow as pa
@@ -29,6 +30,7 @@ from support.histories.iceberg_deletes import DeletesHistory
 from support.histories.model import Model, model_of
 from support.histories.paimon import PaimonHistory
 from support.histories.paimon_engines import EngineHistory
+from support.histories.paimon_types import TypesHistory
 from support.hudi.oracle import other, other_scan
 
 #: What DuckDB cannot read, by its errors.
@@ -38,6 +40,7 @@ _DUCKDB_CANNOT = (
     # Some changes of a partition spec end its process.
     "|the process of the reader ended"
 )
+BUILDS: list[Literal["auto", "never", "always"]] = ["auto", "never", "always"]
 #: Changes of a history.
 CHANGES = 12
 
@@ -74,15 +77,17 @@ class Others:
         self.counts["DuckDB"] += 1
         return model_of(rows.select(schema.names).cast(schema))
 
-    def pypaimon(self, folder: Path, snapshot: int) -> list[dict[str, Any]] | None:
+    def pypaimon(self, folder: Path, snapshot: int) -> pa.Table | None:
         """Return the rows of a snapshot that pypaimon reads. None: it is not asked."""
         if self._foreign is None:
             return None
         self.counts["pypaimon"] += 1
-        found: list[dict[str, Any]] = self._foreign.rows(
-            "paimon", str(folder), snapshot
-        ).to_pylist()
-        return found
+        return self._foreign.rows("paimon", str(folder), snapshot)
+
+    def write_by_pypaimon(self, folder: Path, seed: int) -> None:
+        """Write a random table into a folder."""
+        assert self._foreign is not None
+        self._foreign.rows("write", str(folder), seed)
 
 
 def read(given: Any, version: int | None = None) -> pa.Table:
@@ -94,17 +99,59 @@ def read(given: Any, version: int | None = None) -> pa.Table:
     return pa.Table.from_batches(source.batches(source.schema.names), source.schema)
 
 
-def check_lookups(given: Any, expected: Model, chance: random.Random, residency: Residency) -> None:
+def check_lookups(given: Any, rows: pa.Table, chance: random.Random, residency: Residency) -> None:
     """Compare lookups of present and missing keys with the rows of a table."""
-    ids = [*expected, -1, 10**6, *chance.choices(range(200), k=20)]
-    chance.shuffle(ids)
-    build = chance.choice(["auto", "never", "always"])
-    with ColumnarFiles(given, key="id", build=build, residency=residency) as files:
-        found = files.lookup(pa.array(ids, pa.int64()))
-        rows = zip(*(found[name].to_pylist() for name in found.column_names), strict=True)
-        missing = (None,) * found.num_columns
-        assert list(rows) == [expected.get(one, missing) for one in ids]
-        assert files.contains(ids).to_pylist() == [one in expected for one in ids]
+    may = [field.name for field in rows.schema if _is_key(field.type) and field.name != "id"]
+    other_key = chance.choice(may or ["id"])
+    key = chance.choice([["id"], ["id"], ["id", other_key], [other_key, "id"]])
+    key = [*dict.fromkeys(key)]
+    found = rows.to_pylist()
+    where = chance.choice([None, None, _condition(chance, found, [*may, "id"])])
+    asked = [tuple(row[name] for name in key) for row in found]
+    missing = [
+        {**row, "id": one} for row, one in zip(found, (-1, 10**6, *range(200)), strict=False)
+    ]
+    asked += [tuple(row[name] for name in key) for row in missing]
+    asked += [tuple(-1 if name == "id" else None for name in key)]
+    chance.shuffle(asked)
+    names = [name for name in rows.column_names if name not in key]
+    expected = {
+        tuple(row[name] for name in key): tuple(row[name] for name in names)
+        for row in found
+        if (where is None or _meets(row, where)) and None not in [row[name] for name in key]
+    }
+    table = pa.table({
+        name: pa.array([one[at] for one in asked], rows.schema.field(name).type)
+        for at, name in enumerate(key)
+    })  # fmt: skip
+    build = chance.choice(BUILDS)
+    with ColumnarFiles(given, key=key, where=where, build=build, residency=residency) as files:
+        answer = files.lookup(table)
+        assert answer.column_names == names
+        values = zip(*(answer[name].to_pylist() for name in names), strict=True)
+        nothing = (None,) * len(names)
+        assert list(values) == [expected.get(one, nothing) for one in asked], (key, where)
+        contained = files.contains(table).to_pylist()
+        assert contained == [one in expected for one in asked], (key, where)
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
+
+
+def _condition(chance: random.Random, rows: list[dict[str, Any]], names: list[str]) -> Any:
+    """Return a condition that some of the rows may meet. None: there are no rows."""
+    name = chance.choice(names)
+    values = [row[name] for row in rows if row[name] is not None]
+    if not values:
+        return None
+    return name, chance.choice(["=", "!=", "<", ">="]), chance.choice(values)
+
+
+def _meets(row: Mapping[str, Any], where: tuple[str, str, Any]) -> bool:
+    name, sign, value = where
+    compare = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, ">=": operator.ge}[sign]
+    return row[name] is not None and bool(compare(row[name], value))
 
 
 def delta(folder: Path, seed: int, others: Others) -> None:
@@ -212,6 +259,19 @@ def paimon(folder: Path, seed: int, others: Others) -> None:
     _check_paimon(PaimonHistory(folder / "t", seed), folder, seed, others)
 
 
+def paimon_types(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of a Paimon table whose columns change."""
+    history = TypesHistory(folder / "t", seed)
+    Follower(folder, folder / "t", history.expected, seed).check(history.change)
+    for number, expected in history.snapshots.items():
+        found = read(folder / "t", number)
+        assert model_of(found) == expected, number
+        others.snapshot("model of Paimon")
+        if history.is_plain:
+            rows = others.pypaimon(folder / "t", number)
+            assert rows is None or model_of(rows.select(found.schema.names)) == expected, number
+
+
 def paimon_engines(folder: Path, seed: int, others: Others) -> None:
     """Check a history of a Paimon table of any engine."""
     _check_paimon(EngineHistory(folder / "t", seed), folder, seed, others)
@@ -234,7 +294,7 @@ def _check_paimon(
             name: pa.array([row[name] for row in rows], pa.int32() if name == "id" else pa.string())
             for name in keys
         })  # fmt: skip
-        build = chance.choice(["auto", "never", "always"])
+        build = chance.choice(BUILDS)
         with ColumnarFiles(folder / "t", key=keys, build=build, residency=residency) as files:
             answers = map(comparable, files.lookup(given).to_pylist())
             those = [{name: row[name] for name in row if name not in keys} for row in rows]
@@ -245,7 +305,22 @@ def _check_paimon(
         # pypaimon reads no sequence groups.
         if isinstance(history, PaimonHistory):
             found = others.pypaimon(folder / "t", number)
-            assert found is None or texts_of(found) == texts, number
+            assert found is None or texts_of(found.to_pylist()) == texts, number
+
+
+def pypaimon(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of a Paimon table that pypaimon wrote."""
+    others.write_by_pypaimon(folder / "w", seed)
+    (table,) = (folder / "w" / "w.db").iterdir()
+    names = (table / "snapshot").glob("snapshot-*")
+    for number in sorted(int(one.name.removeprefix("snapshot-")) for one in names):
+        rows = others.pypaimon(table, number)
+        assert rows is not None
+        expected = rows.to_pylist()
+        if table.name == "key":  # pypaimon returns deleted rows of files that it need not merge
+            expected = [row for row in expected if row["change"] != "-D"]
+        assert texts_of(read(table, number).to_pylist()) == texts_of(expected), number
+        others.counts["snapshots"] += 1
 
 
 def texts_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -278,7 +353,11 @@ class Follower:
         self.scanned = scanned
         self.newest: Callable[[], Any] = lambda: given
         buckets = self.chance.choice([1, 3])
-        self.store = lookupstore.follow(given, folder / "s", key="id", buckets=buckets)
+        #: Condition of the rows of the store.
+        self.where = self.chance.choice([None, None, ("id", "<", self.chance.choice([5, 25]))])
+        self.store = lookupstore.follow(
+            given, folder / "s", key="id", buckets=buckets, where=self.where
+        )
 
     def check(self, change: Callable[[], str]) -> None:
         """Make changes, and compare all readers after each."""
@@ -286,11 +365,14 @@ class Follower:
         for _ in range(CHANGES):
             done = [change() for _ in range(self.chance.choice([1, 1, 2]))]
             expected = self.scanned()
-            assert model_of(read(self.newest())) == expected, done
-            check_lookups(self.newest(), expected, self.chance, self.residency)
+            found = read(self.newest())
+            assert model_of(found) == expected, done
+            check_lookups(self.newest(), found, self.chance, self.residency)
             newer = self.store.sync()
             after = model_of(newer.scan().read_all())
-            assert after == expected, done
+            if self.where is not None:
+                expected = {one: row for one, row in expected.items() if one < self.where[2]}
+            assert after == expected, (done, self.where)
             if newer.value_schema == self.store.value_schema:
                 check_changes(newer.changes(self.store.version), before, after)
             newer.verify()
@@ -305,4 +387,8 @@ FORMATS: dict[str, Callable[[Path, int, Others], None]] = {
     "iceberg-deletes": iceberg_deletes,
     "paimon": paimon,
     "paimon-engines": paimon_engines,
+    "paimon-types": paimon_types,
+    "pypaimon": pypaimon,
 }
+#: Formats whose tables the process of another environment writes.
+FOREIGN = {"pypaimon"}

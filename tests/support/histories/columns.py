@@ -52,10 +52,25 @@ KINDS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
 PLACED = ["part", "n", "price", "day", "at", "local", "flag"]
 
 
-def column(chance: random.Random, name: str, count: int) -> pa.Array:
-    """Return random values of a column."""
-    kind, values = KINDS[name]
-    return pa.array(chance.choices(values, k=count), kind)
+class Values:
+    """The values of the columns of one table: few places, so that it has few files.
+
+    Args:
+        chance: Source of the values.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        #: Values of `part`.
+        self.places: list[str | None] = chance.sample(PLACES, 3)
+
+    def one(self, name: str) -> Any:
+        """Return a random value of a column of `KINDS`."""
+        return self._chance.choice(self.places if name == "part" else KINDS[name][1])
+
+    def column(self, name: str, count: int) -> pa.Array:
+        """Return random values of a column of `KINDS`."""
+        return pa.array([self.one(name) for _ in range(count)], KINDS[name][0])
 
 
 def more_columns(chance: random.Random, without: Iterable[str] = ()) -> list[str]:

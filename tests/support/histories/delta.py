@@ -12,7 +12,7 @@ import deltalake
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from support.histories.columns import PLACED, column, more_columns
+from support.histories.columns import PLACED, Values, more_columns
 
 
 class DeltaHistory:
@@ -20,6 +20,7 @@ class DeltaHistory:
 
     def __init__(self, path: Path, seed: int) -> None:
         self.path, self._chance = path, random.Random(seed)
+        self._values = Values(self._chance)
         # Values of each column are those of a column of `KINDS`.
         self._names = {name: name for name in ["s", "n", "part", *more_columns(self._chance)]}
         may = [[name] for name in PLACED if name in self._names]
@@ -33,7 +34,7 @@ class DeltaHistory:
             self._next += count
         columns: dict[str, pa.Array] = {"id": pa.array(ids, pa.int64())}
         for name, kind in self._names.items():
-            columns[name] = column(self._chance, kind, len(ids))
+            columns[name] = self._values.column(kind, len(ids))
         return pa.table(columns)
 
     def _table(self) -> Any:

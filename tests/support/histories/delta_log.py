@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from support.delta_writer import Column, DeltaLog, File
-from support.histories.columns import KINDS, PLACED
+from support.histories.columns import PLACED, Values
 from support.histories.model import Model
 
 _KINDS = {
@@ -27,6 +27,7 @@ class DeltaLogHistory:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._chance = chance = random.Random(seed)
+        self._values = Values(chance)
         names = ["s", "n", "part", *chance.sample(sorted(set(_KINDS) - {"s", "n", "part"}), 2)]
         mapping = chance.choice(["none", "name", "name", "id"])
         columns = [Column("id", "id", 1, "long")]
@@ -60,7 +61,7 @@ class DeltaLogHistory:
                 self._commit(added, removed)
             case "update":
                 removed, added, ids = self._deleted()
-                self._commit([*added, *self._written(list(map(self._values, ids)))], removed)
+                self._commit([*added, *self._written(list(map(self._row, ids)))], removed)
             case "remove" if table.files:
                 self._commit([], [chance.choice(table.files)])
             case "compact":
@@ -73,7 +74,7 @@ class DeltaLogHistory:
                 self._commit([one for one in old if one not in now],
                              [one for one in now if one not in old])  # fmt: skip
             case "overwrite":
-                rows = list(map(self._values, range(chance.choice([0, 5, 20]))))
+                rows = list(map(self._row, range(chance.choice([0, 5, 20]))))
                 self._commit(self._written(rows), table.files)
             case "checkpoint":
                 forget = chance.random() < 0.4
@@ -94,12 +95,12 @@ class DeltaLogHistory:
 
     def _append(self, ids: Sequence[int]) -> None:
         self._next = max([self._next, *(one + 1 for one in ids)])
-        self._commit(self._written(list(map(self._values, ids))))
+        self._commit(self._written(list(map(self._row, ids))))
 
-    def _values(self, one: int) -> Row:
+    def _row(self, one: int) -> Row:
         row: Row = {"id": one}
         for column in self.table.columns[1:]:
-            row[column.stored] = self._chance.choice(KINDS[self._sources[column.stored]][1])
+            row[column.stored] = self._values.one(self._sources[column.stored])
         return row
 
     def _written(self, rows: Sequence[Row]) -> list[File]:

@@ -27,7 +27,7 @@ class ForeignReader:
 
     def _started(self) -> subprocess.Popen[bytes]:
         program = Path(__file__).with_name("foreign_reader.py")
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment = {**os.environ, "PYTHONPATH": str(program.parents[2])}
         return subprocess.Popen(
             [self._python, program],
             stdin=subprocess.PIPE,
@@ -40,7 +40,7 @@ class ForeignReader:
         """Return the rows of a snapshot.
 
         Args:
-            reader: `paimon`, `delta` or `iceberg`.
+            reader: `paimon`, `delta` or `iceberg`; or `write`, which writes a table by pypaimon.
             path: Folder of the table, or its metadata file.
             snapshot: Number of the snapshot.
 

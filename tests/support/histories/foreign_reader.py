@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import random
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -56,8 +57,28 @@ def iceberg(metadata: str, snapshot: int) -> pa.Table:
     return connection().execute(query, [metadata]).to_arrow_table()
 
 
+def write(folder: str, seed: int) -> pa.Table:
+    """Write a random table, and return nothing."""
+    from pypaimon import CatalogFactory  # type: ignore[import-not-found,unused-ignore]
+
+    from support.pypaimon_writer import (  # type: ignore[import-not-found,unused-ignore]
+        ENGINES,
+        TABLES,
+        History,
+    )
+
+    chance = random.Random(seed)
+    catalog = CatalogFactory.create({"warehouse": folder})
+    catalog.create_database("w", True)
+    history = History(catalog, chance.choice([*TABLES, *ENGINES]), chance)
+    for _ in range(12):
+        history.change()
+    return pa.table({})
+
+
 READERS: dict[str, Callable[[str, int], pa.Table]] = {
     "paimon": paimon,
+    "write": write,
     "delta": delta,
     "iceberg": iceberg,
 }

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from lookupstore.hudi import HudiTable, WriteOptions
-from support.histories.columns import KINDS, PLACES, more_columns
+from support.histories.columns import KINDS, Values, more_columns
 from support.histories.model import Model
 
 _EVOLVES = WriteOptions(evolve=True)
@@ -24,6 +24,7 @@ class HudiHistory:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._chance = chance = random.Random(seed)
+        self._values = Values(chance)
         # Values of each column are those of a column of `KINDS`.
         self._names = {name: name for name in ["s", "n", *more_columns(chance, _WITHOUT)]}
         self._parts = chance.random() < 0.6
@@ -68,7 +69,7 @@ class HudiHistory:
                 self._write(what, self._some())
             case "delete":
                 ids = self._some()
-                rows = self._arrow({one: self._values(one) for one in ids})
+                rows = self._arrow({one: self._row(one) for one in ids})
                 self.table.delete(rows)
                 self._done({one: row for one, row in self._rows.items() if one not in ids})
             case "update":
@@ -129,10 +130,10 @@ class HudiHistory:
         return self._chance.sample(range(self._next + 3), 5)
 
     def _place(self, one: int) -> str | None:
-        return PLACES[one % len(PLACES)] if self._parts else "x"
+        return self._values.places[one % 3] if self._parts else "x"
 
-    def _values(self, one: int) -> tuple[Any, ...]:
-        values = (self._chance.choice(KINDS[kind][1]) for kind in self._names.values())
+    def _row(self, one: int) -> tuple[Any, ...]:
+        values = (self._values.one(kind) for kind in self._names.values())
         return (self._place(one), *values)
 
     def _arrow(self, rows: Model) -> pa.Table:
@@ -143,7 +144,7 @@ class HudiHistory:
 
     def _write(self, verb: str, ids: Iterable[int], kept: Model | None = None) -> None:
         """Write rows, and keep others. Default: all."""
-        rows = {one: self._values(one) for one in ids}
+        rows = {one: self._row(one) for one in ids}
         self._next = max([self._next, *(one + 1 for one in rows)])
         getattr(self.table, verb)(self._arrow(rows), options=_EVOLVES)
         self._done({**(self._rows if kept is None else kept), **rows})

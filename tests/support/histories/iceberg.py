@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.expressions import In
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
 
-from support.histories.columns import KINDS, PLACED, column, more_columns
+from support.histories.columns import KINDS, PLACED, Values, more_columns
 
 #: Types of columns before and after they are widened.
 _WIDER: dict[str, tuple[pa.DataType, Any]] = {
@@ -34,6 +35,7 @@ class IcebergHistory:
 
     def __init__(self, catalog: InMemoryCatalog, seed: int, keeps: Sequence[str] = ()) -> None:
         self._chance, self._keeps = random.Random(seed), keeps
+        self._values = Values(self._chance)
         # Values of each column are those of a column of `KINDS`.
         self._names = {name: name for name in ["s", "n", "part", *more_columns(self._chance)]}
         self._types: dict[str, pa.DataType] = {}
@@ -50,7 +52,7 @@ class IcebergHistory:
     def _rows(self, ids: Sequence[int]) -> pa.Table:
         columns: dict[str, pa.Array] = {"id": pa.array(ids, pa.int64())}
         for name, kind in self._names.items():
-            found = column(self._chance, kind, len(ids))
+            found = self._values.column(kind, len(ids))
             if name in self._types:
                 found = pa.array(found.to_pylist(), self._types[name])
             columns[name] = found
@@ -66,7 +68,8 @@ class IcebergHistory:
         low = chance.randint(0, self._next)
         what = chance.choice(["append", "append", "overwrite", "part", "delete", "delete",
                               "upsert", "upsert", "rewrite", "back", "add", "rename", "drop",
-                              "widen", "nested", "place", "move"])  # fmt: skip
+                              "widen", "nested", "place", "move", "branch",
+                              "expire"])  # fmt: skip
         match what:
             case "append":
                 self._append(chance.choice([0, 1, 10]))
@@ -93,11 +96,44 @@ class IcebergHistory:
                 names = [one.snapshot_id for one in self.table.metadata.snapshots]
                 with self.table.manage_snapshots() as update:
                     update.set_current_snapshot(chance.choice(names[-4:]))
+            case "branch":
+                self._branch()
+            case "expire" if chance.random() < 0.3:
+                self._expire()
             case "place" if chance.random() < 0.4:
                 self._place()
             case _ if chance.random() < 0.3:
                 self._evolve(what)
         return what
+
+    def _branch(self) -> None:
+        """Write to a branch, which the rows of the table do not have."""
+        newest = self.table.metadata.current_snapshot_id
+        if newest is None:
+            return
+        if "other" not in self.table.refs():
+            with self.table.manage_snapshots() as update:
+                update.create_branch(newest, "other")
+        rows = self._rows(range(self._next, self._next + 2))
+        self._next += 2
+        self.table.append(rows, branch="other")
+
+    def _expire(self) -> None:
+        """Remove the snapshots before the newest, and the files that no other snapshot has."""
+        kept = {one.snapshot_id for one in self.table.refs().values()}
+        gone = [one for one in self.table.metadata.snapshots[:-2] if one.snapshot_id not in kept]
+        before = set(self._data_files())
+        if gone:
+            expiry = self.table.maintenance.expire_snapshots()
+            expiry.by_ids([one.snapshot_id for one in gone]).commit()
+        for path in before - set(self._data_files()):
+            Path(path.removeprefix("file://")).unlink()
+
+    def _data_files(self) -> Iterator[str]:
+        for snapshot in self.table.metadata.snapshots:
+            for manifest in snapshot.manifests(self.table.io):
+                for entry in manifest.fetch_manifest_entry(self.table.io, discard_deleted=True):
+                    yield entry.data_file.file_path
 
     def _place(self) -> None:
         """Change the columns by which the table is partitioned."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from support.histories.columns import KINDS
+from support.histories.columns import KINDS, Values
 from support.histories.model import Model
 from support.iceberg_writer import (
     TYPES,
@@ -66,6 +66,7 @@ class DeletesHistory:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._chance = chance = random.Random(seed)
+        self._values = Values(chance)
         names = ["s", "n", "part", *chance.sample(sorted(set(_KINDS) - {"s", "n", "part"}), 2)]
         columns = [Column(1, "id", "long")]
         columns += [Column(at, name, _KINDS[name]) for at, name in enumerate(names, 2)]
@@ -139,16 +140,16 @@ class DeletesHistory:
         self.has_keys[number] = bool(self._keys)
         self.has_null_keys[number] = any(map(self._meets_null, self._keys))
 
-    def _values(self, one: int) -> Row:
+    def _row(self, one: int) -> Row:
         row: Row = {1: one}
         for column in self.table.columns[1:]:
-            row[column.number] = self._chance.choice(KINDS[self._sources[column.number]][1])
+            row[column.number] = self._values.one(self._sources[column.number])
         return row
 
     def _appended(self, ids: Sequence[int]) -> list[_Data]:
         """Write data files with new rows, one for each partition."""
         self._next = max([self._next, *(one + 1 for one in ids)])
-        return self._written([self._values(one) for one in ids])
+        return self._written([self._row(one) for one in ids])
 
     def _written(self, rows: Sequence[Row]) -> list[_Data]:
         places: dict[tuple[Any, ...], list[Row]] = {}
@@ -212,7 +213,7 @@ class DeletesHistory:
                              key=self.table.columns.index)  # fmt: skip
         count = chance.choice([1, 3])
         rows = [{1: one} for one in ids] if ids is not None else [
-            self._values(chance.randrange(self._next + 1)) for _ in range(count)
+            self._row(chance.randrange(self._next + 1)) for _ in range(count)
         ]  # fmt: skip
         keys = [tuple(row[column.number] for column in columns) for row in rows]
         table = pa.table({

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from pyiceberg.typedef import IcebergBaseModel
 
-from support.histories.checks import FORMATS, Others
+from support.histories.checks import FOREIGN, FORMATS, Others
 from support.histories.foreign import ForeignReader
 
 #: Seconds between two lines.
@@ -136,7 +136,11 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--foreign", metavar="PYTHON", help="Python with pypaimon and DuckDB")
     asked = parser.parse_args(given)
     first = random.SystemRandom().randrange(1 << 31) if asked.first is None else asked.first
-    names = list(FORMATS) if asked.format == "all" else [asked.format]
+    names = [name for name in FORMATS if asked.foreign or name not in FOREIGN]
+    if asked.format in FOREIGN and not asked.foreign:
+        parser.error(f"--format {asked.format} needs --foreign")
+    if asked.format != "all":
+        names = [asked.format]
     histories = ((name, seed) for seed in range(first, first + asked.seeds) for name in names)
     if __name__ == "__main__" and asked.processes == 1:
         begin(asked.foreign)

@@ -33,6 +33,8 @@ _VERSION, _OLD_TIMES, _OLD_INT96 = (
     b"org.apache.spark.legacyDateTime",
     b"org.apache.spark.legacyINT96",
 )
+# Most bytes of row groups that one thread decodes sooner than several that wait for each other.
+_BYTES_OF_ONE_THREAD = 1 << 17
 _TODAYS_TIMES, _TODAYS_INT96 = b"3.0.0", b"3.1.0"
 
 
@@ -103,13 +105,17 @@ class ParquetRows:
                 if a day or time differs in the old calendar.
         """
         parts = [list(part) for part in groups]
-        found = self._iterate(self._parquet, names, parts, rows)
+        sizes = (self.metadata.row_group(group).total_byte_size for part in parts for group in part)
+        threads = sum(sizes) > _BYTES_OF_ONE_THREAD
+        found = self._iterate(self._parquet, names, parts, rows, threads)
         changed = [
             name for name in names if self.schema.field(name).type != self._stored.field(name).type
         ]
         if changed:
             exact = self._opened("ns", self.metadata)
-            found = self._as_instants(found, self._iterate(exact, changed, parts, rows), changed)
+            found = self._as_instants(
+                found, self._iterate(exact, changed, parts, rows, threads), changed
+            )
         old = [name for name in names if self._may_be_old(name, name in changed)]
         return self._of_today(found, old) if old else found
 
@@ -138,10 +144,16 @@ class ParquetRows:
             yield batch
 
     def _iterate(
-        self, parquet: pq.ParquetFile, names: Sequence[str], parts: list[list[int]], rows: int
+        self,
+        parquet: pq.ParquetFile,
+        names: Sequence[str],
+        parts: list[list[int]],
+        rows: int,
+        threads: bool,
     ) -> Iterator[pa.RecordBatch]:
         return itertools.chain.from_iterable(
-            parquet.iter_batches(rows, part, columns=list(names)) for part in parts
+            parquet.iter_batches(rows, part, columns=list(names), use_threads=threads)
+            for part in parts
         )
 
     def _as_instants(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.expressions import In
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
@@ -69,7 +70,7 @@ class IcebergHistory:
         what = chance.choice(["append", "append", "overwrite", "part", "delete", "delete",
                               "upsert", "upsert", "rewrite", "back", "add", "rename", "drop",
                               "widen", "nested", "place", "move", "branch",
-                              "expire"])  # fmt: skip
+                              "expire", "files"])  # fmt: skip
         match what:
             case "append":
                 self._append(chance.choice([0, 1, 10]))
@@ -98,6 +99,8 @@ class IcebergHistory:
                     update.set_current_snapshot(chance.choice(names[-4:]))
             case "branch":
                 self._branch()
+            case "files" if not self.table.spec().fields:
+                self._add_file()
             case "expire" if chance.random() < 0.3:
                 self._expire()
             case "place" if chance.random() < 0.4:
@@ -105,6 +108,16 @@ class IcebergHistory:
             case _ if chance.random() < 0.3:
                 self._evolve(what)
         return what
+
+    def _add_file(self) -> None:
+        """Add a file that has no field ids."""
+        rows = self._rows(range(self._next, self._next + 4))
+        self._next += 4
+        folder = Path(self.table.location().removeprefix("file://"))
+        path = folder / "data" / f"added-{self._next}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, path)
+        self.table.add_files([f"file://{path}"])
 
     def _branch(self) -> None:
         """Write to a branch, which the rows of the table do not have."""

@@ -267,7 +267,7 @@ def paimon_types(folder: Path, seed: int, others: Others) -> None:
         found = read(folder / "t", number)
         assert model_of(found) == expected, number
         others.snapshot("model of Paimon")
-        if history.is_plain:
+        if history.has_pypaimon:
             rows = others.pypaimon(folder / "t", number)
             assert rows is None or model_of(rows.select(found.schema.names)) == expected, number
 

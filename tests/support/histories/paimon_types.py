@@ -29,7 +29,7 @@ _KINDS: dict[str, Any] = {
 _WIDER = {"INT": "BIGINT", "FLOAT": "DOUBLE", "DECIMAL(9, 2)": "DECIMAL(12, 2)"}
 _EPOCH = datetime.date(1970, 1, 1)
 # Characters that the names of folders have as their numbers.
-_ESCAPED = "\"#%'*/:=?\\\x7f{[]^"
+_ESCAPED = "\"#%'*/:=?\\\x7f{}[]^"
 #: Values of partitions, by the type of their column.
 _PLACES: dict[str, list[Any]] = {
     "STRING": [one for one in [*PLACES, "", " ", "[a]", "{b}^"] if one is not None],
@@ -75,8 +75,7 @@ class TypesHistory:
         table: The table.
         mode: `keys`: rows of one key are merged. `vectors`: deletion vectors delete those that are
             replaced. `append`: the table has no key.
-        is_plain: Whether pypaimon can read it: its folders need no escapes, and its deletion
-            vectors have 32 bits.
+        has_pypaimon: Whether pypaimon can read the table: its deletion vectors have 32 bits.
         snapshots: The rows of each snapshot.
     """
 
@@ -103,9 +102,7 @@ class TypesHistory:
         # Values of each column are those of a column of `KINDS`, by its field id.
         self._sources = {self.table.ids[name]: name for name in names}
         self._magic = chance.choice([BITMAP, BITMAP64])
-        self.is_plain: bool = (self.mode == "keys" or self._magic == BITMAP) and all(
-            _folder(one) == str(one) for one in self._places if kind
-        )
+        self.has_pypaimon: bool = self.mode == "keys" or self._magic == BITMAP
         self._data: list[_Data] = []
         self._next = self._number = 0
         self.snapshots: dict[int, Model] = {}

@@ -33,6 +33,7 @@ from support.iceberg_tables import (
     table_of,
     vectors_file,
 )
+from support.iceberg_writer import Column, IcebergTable, Part
 
 ROWS = pa.schema({
     "id": pa.int32(),
@@ -262,6 +263,19 @@ def test_deletes_are_of_rows_that_were_there(catalog: InMemoryCatalog, tmp_path:
     with lookupstore.build(table, tmp_path / "s", key="key") as store:
         assert list(store) == [1, 2]
         assert store.get(2) == {"name": "new", "n": 5}
+
+
+def test_keys_of_a_spec_without_partitions_are_deleted_everywhere(tmp_path: Path) -> None:
+    """A spec whose partitions were all removed has void fields, as in tables of version 1."""
+    table = IcebergTable(tmp_path / "t", [Column(1, "id", "long"), Column(2, "part", "string")])
+    for parts in ([Part(1000, 2, "part", "identity", "string")], [Part(1000, 2, "part", "void",
+                  "string")]):  # fmt: skip
+        table.place_by(parts)
+        place = "x" if table.spec == 1 else None
+        rows = pa.table([[table.spec, 10], ["x", "x"]], schema=table.arrow)
+        table.commit([table.data_file(rows, (place,))])
+    table.commit([table.keys_file(pa.table({"id": [10]}), table.spec, (None,))])
+    assert rows_of(tmp_path / "t") == counted(pa.table({"id": [1, 2], "part": ["x", "x"]}))
 
 
 def test_an_upsert_in_one_commit_deletes_the_older_row(

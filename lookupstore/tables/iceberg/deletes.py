@@ -8,7 +8,7 @@ Source: "Scan Planning" and "Delete Formats" in the specification of Iceberg.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -162,10 +162,15 @@ class KeyDeletes:
 
     Args:
         entries: Entries of the delete files in the manifests, each with the keys in the file.
+        unpartitioned: Numbers of the partition specs without partitions. The keys in files of these
+            specs are deleted in all partitions.
     """
 
-    def __init__(self, entries: Iterable[tuple[Any, DeletedKeys]]) -> None:
+    def __init__(
+        self, entries: Iterable[tuple[Any, DeletedKeys]], unpartitioned: Container[int]
+    ) -> None:
         self._entries = tuple(entries)
+        self._unpartitioned = unpartitioned
 
     def of(self, entry: Any) -> tuple[DeletedKeys, ...]:
         """Return the deletes that apply to a data file.
@@ -173,7 +178,14 @@ class KeyDeletes:
         Args:
             entry: Entry of the data file in a manifest.
         """
-        return tuple(keys for deletes, keys in self._entries if _applies(deletes, entry))
+        return tuple(keys for deletes, keys in self._entries if self._applies(deletes, entry))
+
+    def _applies(self, deletes: Any, entry: Any) -> bool:
+        """Return whether the keys of a delete file are deleted in a data file."""
+        if _sequence(deletes) <= _sequence(entry):
+            return False
+        partition = _partition_of(deletes)
+        return partition[0] in self._unpartitioned or partition == _partition_of(entry)
 
 
 class DeletedKeys:
@@ -239,15 +251,7 @@ def _encoded(rows: pa.Table | pa.RecordBatch) -> pa.Array:
     return KeySchema(columns, columns.names).encode(rows.columns).cast(pa.large_binary())
 
 
-def _applies(deletes: Any, entry: Any) -> bool:
-    """Return whether the keys of an equality delete file are deleted in a data file."""
-    partition = _partition_of(deletes)
-    everywhere = len(partition) == 1  # its spec has no fields
-    is_later = _sequence(deletes) > _sequence(entry)
-    return is_later and (everywhere or partition == _partition_of(entry))
-
-
-def _partition_of(entry: Any) -> tuple[object, ...]:
+def _partition_of(entry: Any) -> tuple[Any, ...]:
     """Return the spec of a file, and the values of its partition."""
     file = entry.data_file
     values = (file.partition[at] for at in range(len(file.partition)))

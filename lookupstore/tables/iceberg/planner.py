@@ -208,6 +208,7 @@ class _Planner:
         from pyiceberg.io.pyarrow import schema_to_pyarrow
         from pyiceberg.manifest import DataFileContent
         from pyiceberg.table import ManifestGroupPlanner
+        from pyiceberg.transforms import VoidTransform
 
         self._scan = scan
         self._metadata = scan.table_metadata
@@ -236,11 +237,18 @@ class _Planner:
         self._position_deletes = PositionDeletes(
             self.description, [(one, self._file(one.data_file)) for one in deletes]
         )
-        self._key_deletes = KeyDeletes(
+        deleted_keys = [
             (one, self._keys_in(one))
             for one in entries
             if one.data_file.content == DataFileContent.EQUALITY_DELETES
-        )
+        ]
+        # A void field is what remains of a partition that was removed.
+        unpartitioned = [
+            number
+            for number, spec in self._metadata.specs().items()
+            if all(isinstance(part.transform, VoidTransform) for part in spec.fields)
+        ]
+        self._key_deletes = KeyDeletes(deleted_keys, unpartitioned)
 
     def snapshot(self) -> Snapshot:
         """Return the files of the scan."""

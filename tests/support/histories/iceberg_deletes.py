@@ -257,6 +257,8 @@ class DeletesHistory:
                 kind = "date"
             parts.append(Part(self._parts, column.number, f"p{self._parts}", transform, kind))
             self._parts += 1
+        if chance.random() < 0.3:  # as if the partitions of a table of version 1 are removed
+            parts = [replace(one, transform="void") for one in self.table.specs[self.table.spec]]
         self.table.place_by(parts)
 
     def _evolve(self, what: str) -> None:

@@ -21,13 +21,13 @@ cdef extern from "ls_load.h":
         size_t room
 
 
-cdef class Load:
+cdef class BlockLoad:
     cdef ls_load load
     cdef int reserve(self, size_t capacity) except -1
     cdef int reserve_block(self) except -1
 
 
 cdef class LoadBuilder(RecordBuilder):
-    cdef Load load
+    cdef BlockLoad load
     cdef size_t most      # number of bytes with which a load ends
     cdef size_t expected  # number of bytes that the load is expected to need

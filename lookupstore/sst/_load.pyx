@@ -36,7 +36,7 @@ cdef extern from "ls_load.h":
         ls_slice *previous, size_t block_size, size_t most) noexcept nogil
 
 
-cdef class Load:
+cdef class BlockLoad:
     """Blocks in one piece of memory, each followed by room for its trailer.
 
     It supports the buffer protocol: all bytes, with the trailers.
@@ -115,7 +115,7 @@ cdef class LoadBuilder(RecordBuilder):
 
     def __cinit__(self, str order, bint repeats, size_t block_size, size_t most):
         self.most = most
-        self.load = Load()
+        self.load = BlockLoad()
 
     @property
     def is_loaded(self):
@@ -167,10 +167,10 @@ cdef class LoadBuilder(RecordBuilder):
 
     def take(self):
         """Return the blocks, the last of which ends, and start the next load."""
-        cdef Load taken
+        cdef BlockLoad taken
         if self.builder.count > 0:
             self.end_block()
-        taken, self.load = self.load, Load()
+        taken, self.load = self.load, BlockLoad()
         self.expected = taken.load.size + taken.load.size // 8
         self.builder.data = NULL
         self.builder.capacity = 0

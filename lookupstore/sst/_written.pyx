@@ -6,7 +6,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from lookupstore.sst._load cimport LS_TRAILER, Load, ls_load_block
+from lookupstore.sst._load cimport LS_TRAILER, BlockLoad, ls_load_block
 
 
 cdef extern from "ls_bytes.h":
@@ -20,7 +20,7 @@ cdef enum:
     LENGTHS = 8      # size of the lengths of lz4-java, of body and block
 
 
-def seal_blocks(Load load not None, checksum):
+def seal_blocks(BlockLoad load not None, checksum):
     """Complete the trailers of blocks that are written as they are.
 
     Args:
@@ -46,7 +46,8 @@ def seal_blocks(Load load not None, checksum):
     return sizes
 
 
-def pack_blocks(Load load not None, bodies not None, uint8_t codec, bint has_lengths, checksum):
+def pack_blocks(
+        BlockLoad load not None, bodies not None, uint8_t codec, bint has_lengths, checksum):
     """Return the written form of compressed blocks: payloads with their trailers.
 
     Args:
@@ -116,7 +117,7 @@ cdef size_t payload_size(size_t plain, size_t compressed) noexcept nogil:
     return plain if compressed >= plain - plain // 8 else compressed
 
 
-def add_handles(index not None, Load load not None, uint64_t offset, list sizes not None):
+def add_handles(index not None, BlockLoad load not None, uint64_t offset, list sizes not None):
     """Add a record for each block to the index: its last key, offset and size of the payload.
 
     Args:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lookupstore.errors import FormatError
 from lookupstore.extras import require
 from lookupstore.sst import zstd
-from lookupstore.sst._load import Load
+from lookupstore.sst._load import BlockLoad
 from lookupstore.sst._written import pack_blocks, seal_blocks
 from lookupstore.sst.format import MAX_BLOCK, Dialect, unpack_varint
 from lookupstore.sst.zstd import PLAIN_FRAMES, Frames, Tuning
@@ -200,7 +200,7 @@ class Compressor:
             self._codec.name, self._level, java=self._java, dictionary=self.dictionary
         )
 
-    def packed(self, load: Load, dialect: Dialect) -> Packed:
+    def packed(self, load: BlockLoad, dialect: Dialect) -> Packed:
         """Return blocks as written; codec 0 is used if compression saves 12.5 % or less."""
         codec = self._codec
         if self._encode is None:

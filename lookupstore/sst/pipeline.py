@@ -11,7 +11,7 @@ from itertools import chain
 
 from lookupstore.errors import ClosedError
 from lookupstore.sst._block import BlockBuilder
-from lookupstore.sst._load import Load
+from lookupstore.sst._load import BlockLoad
 from lookupstore.sst._written import add_handles
 from lookupstore.sst.codec import CODECS, Compressor, Packed
 from lookupstore.sst.format import Dialect
@@ -32,7 +32,7 @@ class _Waiting:
 
     __slots__ = ("load", "packed")
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: BlockLoad) -> None:
         self.load = load
         self.packed: Packed | None = None
 
@@ -72,7 +72,7 @@ class BlockPipeline:
         self.plain_bytes: int = 0
         self._output = output
         self._dialect = dialect
-        self._sample: list[Load] | None = [] if compressor.samples else None
+        self._sample: list[BlockLoad] | None = [] if compressor.samples else None
         self._helpers = threads - 1
         self._most = LOADS_A_THREAD * threads
         self._threads: list[threading.Thread] = []
@@ -85,7 +85,7 @@ class BlockPipeline:
         self._error: BaseException | None = None
         self._process = os.getpid()
 
-    def put(self, load: Load) -> None:
+    def put(self, load: BlockLoad) -> None:
         """Add blocks after the others.
 
         Raises:
@@ -101,7 +101,7 @@ class BlockPipeline:
         ):
             self._tune(self._sample)
 
-    def _tune(self, sample: list[Load]) -> None:
+    def _tune(self, sample: list[BlockLoad]) -> None:
         """Choose how to compress the file, and compress the blocks that were held back."""
         blocks, size = [], 0
         for block in chain.from_iterable(load.blocks() for load in sample):
@@ -114,7 +114,7 @@ class BlockPipeline:
         for load in sample:
             self._send(load)
 
-    def _send(self, load: Load) -> None:
+    def _send(self, load: BlockLoad) -> None:
         if not len(load):
             return
         if not self._helpers or (not self._threads and load.nbytes < LOAD):  # too few for a thread
@@ -208,7 +208,7 @@ class BlockPipeline:
         while (oldest := self._next_to_write()) is not None:
             self._write(*oldest)
 
-    def _next_to_write(self) -> tuple[Load, Packed] | None:
+    def _next_to_write(self) -> tuple[BlockLoad, Packed] | None:
         with self._changed:
             self._changed.notify_all()
             if not self._stopped and self._on_the_way:
@@ -219,7 +219,7 @@ class BlockPipeline:
             self._writing = False
             return None
 
-    def _write(self, load: Load, packed: Packed) -> None:
+    def _write(self, load: BlockLoad, packed: Packed) -> None:
         offset = self._output.offset
         self._output.write(packed.written)
         add_handles(self.index, load, offset, packed.sizes)

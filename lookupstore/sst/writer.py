@@ -18,7 +18,7 @@ from lookupstore.quantities import Size, bytes_of
 from lookupstore.sst import pipeline
 from lookupstore.sst._block import BlockBuilder, check_order
 from lookupstore.sst._filter import FilterBuilder, paimon_size, split_block_size
-from lookupstore.sst._load import Load, LoadBuilder
+from lookupstore.sst._load import BlockLoad, LoadBuilder
 from lookupstore.sst.codec import (
     FALSE_POSITIVES,
     PAIMON_FALSE_POSITIVES,
@@ -379,7 +379,7 @@ class Writer:
         dictionary = self._blocks.compressor.dictionary
         dictionary_handle = None if dictionary is None else self._write_block(0, dictionary)
         filter_handle, entries = self._write_filter()
-        index = self._compressor.packed(Load([self._finish_index()]), self._dialect)
+        index = self._compressor.packed(BlockLoad([self._finish_index()]), self._dialect)
         index_handle = self._output.offset, index.sizes[0]
         self._output.write(index.written)
         native = self._dialect is NATIVE

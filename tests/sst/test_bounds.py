@@ -13,7 +13,7 @@ from support.sst_files import varint
 from lookupstore.errors import CorruptionError
 from lookupstore.hostcache.recode import write_plain
 from lookupstore.sst import Reader, Writer, writer
-from lookupstore.sst._load import Load
+from lookupstore.sst._load import BlockLoad
 from lookupstore.sst.codec import Compressor, decompress
 from lookupstore.sst.dump import dump_text, layout
 from lookupstore.sst.format import (
@@ -115,7 +115,7 @@ def test_files_as_they_are_written(tmp_path: Path, compression: str) -> None:
 def test_what_a_byte_may_stand_for() -> None:
     """Blocks of zeros are as small as zstd makes them; beyond 256 MiB a byte stands for less."""
     block = bytes(20 << 20)
-    packed = Compressor("zstd", None, java=True).packed(Load([block]), NATIVE)
+    packed = Compressor("zstd", None, java=True).packed(BlockLoad([block]), NATIVE)
     (codec,), payload = packed.codecs, bytes(packed.written)[:-TRAILER_SIZE]
     assert len(payload) < 3000
     assert decompress(codec, payload) == block

@@ -21,7 +21,7 @@ from support.sst_files import DIALECTS, fresh
 from lookupstore.errors import ClosedError
 from lookupstore.sst import Writer, pipeline
 from lookupstore.sst import writer as writer_module
-from lookupstore.sst._load import Load
+from lookupstore.sst._load import BlockLoad
 from lookupstore.sst.codec import Compressor, Packed
 from lookupstore.sst.format import Dialect
 
@@ -54,7 +54,7 @@ def workers() -> list[threading.Thread]:
 class Hooked(Compressor):
     """A stand-in for the writer's compressor, which calls `hook` before each load."""
 
-    def packed(self, load: Load, dialect: Dialect) -> Packed:
+    def packed(self, load: BlockLoad, dialect: Dialect) -> Packed:
         type(self).hook()
         return super().packed(load, dialect)
 

@@ -6,7 +6,7 @@ import random
 import struct
 from pathlib import Path
 
-from lookupstore.sst._load import Load
+from lookupstore.sst._load import BlockLoad
 from lookupstore.sst.codec import Compressor
 from lookupstore.sst.format import (
     NATIVE,
@@ -79,7 +79,7 @@ class Taken:
         out = bytearray()
 
         def payload_of(compressor: Compressor, block: bytes) -> tuple[int, bytes]:
-            packed = compressor.packed(Load([block]), self.dialect)
+            packed = compressor.packed(BlockLoad([block]), self.dialect)
             return packed.codecs[0], bytes(packed.written[: packed.sizes[0]])
 
         def put(number: int, payload: bytes) -> tuple[int, int]:

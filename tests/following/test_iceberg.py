@@ -277,6 +277,24 @@ def test_a_snapshot_that_expired_or_lost_files(catalog: InMemoryCatalog, tmp_pat
     assert "another table" in str(rebuilt(store))
 
 
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
+def test_a_file_that_is_replaced_and_added_again_is_another_one(
+    catalog: InMemoryCatalog, tmp_path: Path
+) -> None:
+    """Its path and size stay, as of a file that a job exports each day."""
+    table = catalog.create_table("w.t", pa.schema({"id": pa.int64(), "s": pa.string()}))
+    table.append(pa.table({"id": [9], "s": ["z"]}))
+    path, sizes = tmp_path / "part-0.parquet", []
+    for value in "ab":
+        pq.write_table(pa.table({"id": [1, 2], "s": [value, "c"]}), path)
+        table.delete("id < 9")
+        table.add_files([f"file://{path}"])
+        store = follow(table, tmp_path / "s", key="id")
+        sizes.append(path.stat().st_size)
+        assert stored(store) == {1: (value,), 2: ("c",), 9: ("z",)}
+    assert (sizes[0], store.version, rebuilt(store)) == (sizes[1], 2, None)
+
+
 def test_a_table_without_rows_and_without_a_catalog(
     catalog: InMemoryCatalog, tmp_path: Path
 ) -> None:

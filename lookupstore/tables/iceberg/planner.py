@@ -307,6 +307,8 @@ class _Planner:
         return self._file(
             entry.data_file,
             num_rows=entry.data_file.record_count,
+            # A file that was added to the table by its path may be replaced, and added again.
+            written=str(entry.snapshot_id),
             defaults=dict(self._defaults(entry.data_file)),
             partition=dict(self._partition(entry.data_file)),
             deleted=self._position_deletes.of(entry),

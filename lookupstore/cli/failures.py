@@ -106,6 +106,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"lookupstore\.follow\(TABLE, PATH, key=\.\.\.\)": "lookupstore follow TABLE PATH --key A,B",
     r"lookupstore\.follow\(TABLE, ('.*?'|\".*?\"), key=(\[.*?\]), where=\.\.\.\)": _follow_again,
     r" as as_of$": " as --as-of",
+    r" as version$": " as --version",
     r"(?<=: )as_of is ": "--as-of is ",
     r"leave as_of out": "leave --as-of out",
     r"; a number is a version$": "; give a number as --version",

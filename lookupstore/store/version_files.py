@@ -365,7 +365,12 @@ def find_version(location: Location, number: int) -> VersionName:
 
 
 def version_at(
-    location: Location, moment: Moment, argument: str, *, zone: tzinfo | None = timezone.utc
+    location: Location,
+    moment: Moment,
+    argument: str,
+    *,
+    zone: tzinfo | None = timezone.utc,
+    takes_number: bool = True,
 ) -> VersionName | None:
     """Return the name of a version by its number, or by a time when it was current.
 
@@ -374,6 +379,7 @@ def version_at(
         moment: Number of a version, or a time, as a datetime with its zone or as ISO 8601 text.
         argument: Name of the argument in errors.
         zone: Zone of a text that names none. None: such a text is refused.
+        takes_number: Whether errors suggest the number of a version.
 
     Returns:
         Name of the version. None: the store did not have a version yet.
@@ -385,7 +391,7 @@ def version_at(
     """
     if isinstance(moment, int) and not isinstance(moment, bool):
         return find_version(location, moment)
-    time = _time_of(moment, argument, zone)
+    time = _time_of(moment, argument, zone, takes_number)
     now = datetime.now(timezone.utc)
     if time > now + _CLOCKS:
         raise ValueError(
@@ -434,7 +440,7 @@ def number_at(location: Location, version: int | None, as_of: Moment | None) -> 
         raise ValueError("version and as_of both choose a version; give one of them")
     if isinstance(as_of, int):
         raise TypeError(f"as_of is {as_of!r}; give a time, or a number as version")
-    found = version_at(location, as_of, "as_of")
+    found = version_at(location, as_of, "as_of", takes_number=False)
     if found is None:
         raise ValueError(
             f"{location.uri}: as_of is {str(as_of)!r}, when the store had no version yet; give a "
@@ -443,7 +449,8 @@ def number_at(location: Location, version: int | None, as_of: Moment | None) -> 
     return found.number
 
 
-def _time_of(moment: object, argument: str, zone: tzinfo | None) -> datetime:
+def _time_of(moment: object, argument: str, zone: tzinfo | None, takes_number: bool) -> datetime:
+    number = "the number of a version, " if takes_number else ""
     if isinstance(moment, str):
         # Python takes any character between date and time: the sign of a zone after a date, too.
         text = re.sub(r"^(\d{4}-\d\d-\d\d)([zZ]|[+-]\d\d:\d\d)$", r"\1T00:00\2", moment.strip())
@@ -451,9 +458,10 @@ def _time_of(moment: object, argument: str, zone: tzinfo | None) -> datetime:
             # Python 3.10 does not read a Z.
             time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
         except ValueError:
-            remedy = "give the number of a version, or a time such as 2026-11-22T07:30:00Z"
+            remedy = f"give {number and f'{number}or '}a time such as 2026-11-22T07:30:00Z"
             if text.isdigit():
-                remedy = f"give {text} as an integer, not as a text, in Spark as versionAsOf"
+                how = "an integer, not as a text, in Spark as versionAsOf"
+                remedy = f"give {text} as {how if takes_number else 'version'}"
             raise ValueError(f"{argument} is {moment!r}; {remedy}") from None
         if time.tzinfo is None and zone is None:
             example = text if len(text) > len("2026-11-22") else f"{text}T00:00"
@@ -463,9 +471,7 @@ def _time_of(moment: object, argument: str, zone: tzinfo | None) -> datetime:
             )
         return time if time.tzinfo is not None else time.replace(tzinfo=zone)
     if not isinstance(moment, datetime):
-        raise TypeError(
-            f"{argument} is {moment!r}; give the number of a version, a datetime, or a time as text"
-        )
+        raise TypeError(f"{argument} is {moment!r}; give {number}a datetime, or a time as text")
     if moment.utcoffset() is None:
         raise ValueError(
             f"{argument} is {moment!r}, without a zone; give one with tzinfo=timezone.utc"

@@ -124,7 +124,8 @@ def test_former_versions_of_a_store(tmp_path: Path) -> None:
         for given, said in (
             (("--as-of", "2000-01-01"), "when the store had no version yet; give a later time"),
             (("--as-of", "2200-01-01"), "after now"),
-            (("--as-of", "yesterday"), "--as-of is 'yesterday'; give the number of a version, or"),
+            (("--as-of", "yesterday"), "--as-of is 'yesterday'; give a time such as 2026-"),
+            (("--as-of", "2"), "--as-of is '2'; give 2 as --version"),
             (("--as-of", created.isoformat(), "--version", 1), "--version and --as-of both choose"),
         ):
             assert said in refusal(*verb, *given)

@@ -168,7 +168,9 @@ def test_a_store_as_of_a_time(tmp_path):
     for given, error, said in (
         ({"as_of": created[0] - timedelta(1)}, ValueError, "had no version yet; give a later time"),
         ({"as_of": "2200-01-01"}, ValueError, "after now"),
-        ({"as_of": "soon"}, ValueError, "as_of is 'soon'"),
+        ({"as_of": "soon"}, ValueError, "as_of is 'soon'; give a time such as 2026-"),
+        ({"as_of": "2"}, ValueError, "as_of is '2'; give 2 as version$"),
+        ({"as_of": 1.5}, TypeError, "as_of is 1.5; give a datetime, or a time as text"),
         ({"as_of": datetime(2020, 1, 1)}, ValueError, "without a zone"),
         ({"as_of": 2}, TypeError, "as_of is 2; give a time, or a number as version"),
         ({"as_of": created[0], "version": 1}, ValueError, "version and as_of both choose"),

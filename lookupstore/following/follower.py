@@ -328,9 +328,10 @@ def _former(location: Location, current: Manifest, target: Target) -> TableMomen
                 f"{location.uri}: there is already a store, which follows another table, "
                 f"{has.place}; give each table its own store, or pass overwrite=True to replace it"
             )
-        raise UnfollowableError(
-            f"the store has the rows of another table, {has.table}; give each table its own store"
-        )
+        remedy = "give each table its own store"
+        if has.place is not None and has.place == wanted.place:
+            remedy = "overwrite the rows of a table instead of creating it again"
+        raise UnfollowableError(f"the store has the rows of another table, {has.table}; {remedy}")
     if has.snapshot is None:
         raise UnfollowableError(
             f"version {current.version} has changes that follow did not make; change the table "

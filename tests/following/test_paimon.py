@@ -221,5 +221,5 @@ def test_another_table_in_the_folder_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "moved").rename(tmp_path / "gone")
     (tmp_path / "other").rename(tmp_path / "moved")
     store = follow(tmp_path / "moved", tmp_path / "s", key="id")
-    assert str(rebuilt(store)).startswith("the store has the rows of another table, 0-1; ")
+    assert str(rebuilt(store)).startswith("the store has the rows of another table, 0-1; over")
     assert (store.info().follows or {})["table"] == "0-2"

@@ -65,6 +65,9 @@ def test_a_hudi_table_is_read_as_the_table(spark: SparkSession, tmp_path: Path, 
             rows = store.scan().read_all().to_pylist()
             assert {row["id"]: row["name"] for row in rows} == expected
             assert "Hudi table" in store.info().source
+        with pytest.raises(ValueError, match="when the table had no commit yet; give a later"):
+            build_store(given, tmp_path / "n", key="id", as_of="2000-01-01", spark=spark)
+        assert not (tmp_path / "n").exists()
     facts = spark.range(70).withColumnRenamed("id", "user")
     joined = lookup_join(facts, str(tmp_path / "w" / "users"), on={"user": "id"}, how="inner")
     assert {row.user: row.name for row in joined.collect()} == expected

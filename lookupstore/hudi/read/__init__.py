@@ -11,7 +11,7 @@ in columnar files.
 from lookupstore.hudi.read.changes import ChangePlan, plan_row_changes
 from lookupstore.hudi.read.following import positions_after
 from lookupstore.hudi.read.partition_pruning import partitions_of
-from lookupstore.hudi.read.scan_plan import ScanPlan, plan_changes, plan_scan
+from lookupstore.hudi.read.scan_plan import ScanPlan, plan_changes, plan_scan, time_with_rows
 
 __all__ = [
     "ChangePlan",
@@ -21,4 +21,5 @@ __all__ = [
     "plan_row_changes",
     "plan_scan",
     "positions_after",
+    "time_with_rows",
 ]

@@ -356,6 +356,28 @@ def plan_scan(
     return plan if filter is None else plan.filtered(filter)
 
 
+def time_with_rows(view: TableView, as_of: When) -> str:
+    """Return a moment of a table as the time of an instant, for a read of all its rows then.
+
+    Args:
+        view: State of the table.
+        as_of: Instant or time, as `plan_scan` takes it.
+
+    Raises:
+        ValueError: If `as_of` is not a time, or is before the first commit.
+        StaleStoreError: If the commits of that time were archived.
+    """
+    time = given_time("as_of", as_of, view.options.timezone)
+    assert time is not None
+    if not view.timeline.writes(time):
+        view.slices(time)  # raises an error if earlier commits were archived
+        raise ValueError(
+            f"{view.location.uri}: as_of is {time}, when the table had no commit yet; give a later "
+            "time"
+        )
+    return time
+
+
 def plan_changes(
     view: TableView,
     columns: Sequence[str] | None = None,

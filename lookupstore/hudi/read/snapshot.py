@@ -15,8 +15,8 @@ from lookupstore.columnar.source_file import SourceFile, latest_value, parquet_s
 from lookupstore.errors import StaleStoreError
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.read.moments import SliceHistory, SliceMoment, data_columns
-from lookupstore.hudi.read.scan_plan import plan_scan
-from lookupstore.hudi.timeline.given_times import When, given_time
+from lookupstore.hudi.read.scan_plan import plan_scan, time_with_rows
+from lookupstore.hudi.timeline.given_times import When
 from lookupstore.hudi.view import TableView, read_view
 from lookupstore.source.folder_columns import said_by
 from lookupstore.source.source import Source
@@ -56,14 +56,13 @@ def source_as_of(path: str | Location, as_of: When) -> Source:
         as_of: Instant or time, as `HudiTable.scan` takes it.
 
     Raises:
-        ValueError: If `as_of` is not a time, or the table had no rows yet.
+        ValueError: If `as_of` is not a time, or is before the first commit.
         StaleStoreError: If the files of that time may be deleted.
 
     Also raises the errors of `table_source`.
     """
     view = read_view(as_location(path))
-    time = given_time("as_of", as_of, view.options.timezone)
-    assert time is not None
+    time = time_with_rows(view, as_of)
     plan = plan_scan(view, data_columns(view), as_of=time)
     return SliceMoment(view, plan, time, as_of=time).source()
 

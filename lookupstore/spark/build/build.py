@@ -510,13 +510,15 @@ def _read_rows(
     """Return the rows of a Hudi table, in its data columns, and their approximate size."""
     # These are imported here, because they need an extra.
     from lookupstore.hudi import HudiTable
+    from lookupstore.hudi.read import time_with_rows
     from lookupstore.spark.hudi.read import read_table
 
     table = HudiTable.open(path)
     view = table.view()
+    time = None if as_of is None else time_with_rows(view, as_of)
     nbytes = COLUMNAR_RATIO * sum(file.bytes for file in view.slices(None))
     names = view.table_schema.columns.names
-    return read_table(spark, table, columns=names, as_of=as_of), nbytes
+    return read_table(spark, table, columns=names, as_of=time), nbytes
 
 
 def _not_for_spark_error(paths: Sequence[str]) -> TypeError:

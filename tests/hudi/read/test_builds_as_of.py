@@ -56,10 +56,16 @@ def test_moments_that_a_table_does_not_have(tmp_path: Path) -> None:
         assert list(store) == [0]
     with pytest.raises(ValueError, match="as_of is 'soon'"):
         lookupstore.build(path, tmp_path / "s", as_of="soon", **given)
+    with pytest.raises(ValueError, match="when the table had no commit yet; give"):
+        lookupstore.build(path, tmp_path / "new", as_of="2000-01-01", key="id")
+    assert not (tmp_path / "new").exists()
     with pytest.raises(ValueError, match="whose commits have times; give the time of an instant"):
         lookupstore.build(path, tmp_path / "s", version=1, **given)
     table.clean(retain_versions=1)
     with pytest.raises(StaleStoreError):
         lookupstore.build(path, tmp_path / "s", as_of=instants[0].time, **given)
+    assert table.archive(min_commits=1, max_commits=2).instants
+    with pytest.raises(StaleStoreError):
+        lookupstore.build(path, tmp_path / "s", as_of="2000-01-01", **given)
     with lookupstore.open(tmp_path / "s") as store:
         assert list(store) == [0]

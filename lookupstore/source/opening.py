@@ -54,7 +54,13 @@ class UnknownSourceError(TypeError):
     """A value is not a source of rows."""
 
 
-def open_source(source: Any, *, max_text: Size = MOST_TEXT, dialect: CsvDialect = USUAL) -> Source:
+def open_source(
+    source: Any,
+    *,
+    max_text: Size = MOST_TEXT,
+    known: pa.Schema | None = None,
+    dialect: CsvDialect = USUAL,
+) -> Source:
     """Open a source of rows, of one of the kinds that `KNOWN` lists.
 
     Folders are read recursively, by Spark's rules. Every file must be Parquet or ORC, with any
@@ -72,6 +78,7 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT, dialect: CsvDialect 
         source: Files, or rows in any form that `KNOWN` lists.
         max_text: Largest size of one value in files of CSV or JSON lines, in bytes or as a text
             such as `"1GiB"`.
+        known: Schema of the destination of Python rows, such as a table. None: unknown.
         dialect: Separator, quotes and so on of files of CSV.
 
     Raises:
@@ -87,7 +94,7 @@ def open_source(source: Any, *, max_text: Size = MOST_TEXT, dialect: CsvDialect 
     >>> open_source(pa.table({"id": [1, 2]})).count_rows()
     2
     """
-    return _opened(source, max_text, None, dialect)
+    return _opened(source, max_text, known, dialect)
 
 
 def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> Source:
@@ -111,8 +118,12 @@ def in_types(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> So
     return opened if opened.in_types is None else opened.in_types(known)
 
 
-def with_every_column(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
+def with_every_column(
+    source: Any, *, max_text: Size = MOST_TEXT, known: pa.Schema | None = None
+) -> Source:
     """Open a source of rows to read every column, not a selection.
+
+    The arguments are those of `open_source`.
 
     Raises: The errors of `open_source`; and while rows are read:
         ValueError: If a file has a column that the first one lacks.
@@ -120,7 +131,7 @@ def with_every_column(source: Any, *, max_text: Size = MOST_TEXT) -> Source:
     >>> with_every_column(pa.table({"id": [1, 2]})).schema.names
     ['id']
     """
-    opened = open_source(source, max_text=max_text)
+    opened = open_source(source, max_text=max_text, known=known)
     return opened if opened.every_column is None else opened.every_column()
 
 
@@ -136,7 +147,7 @@ def in_columns(source: Any, known: pa.Schema, *, max_text: Size = MOST_TEXT) -> 
     >>> in_columns([{"scores": {"ann": 7}}], scores).schema.field("scores").type
     MapType(map<string, int64>)
     """
-    opened = with_every_column(_opened(source, max_text, known))
+    opened = with_every_column(source, max_text=max_text, known=known)
     return in_types(opened, known)
 
 

@@ -85,7 +85,10 @@ def _of_columns(columns: Mapping[Any, Any], known: pa.Schema | None) -> pa.Table
             check_polars(column, "source")
             arrays[name] = pa.table({name: in_own_order(column)})[name]
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise TypeError(f"source: the column {name!r} has no Arrow type: {error}") from None
+            raise TypeError(
+                f"source: the column {name!r} has no Arrow type: {error}; give its values one "
+                "type, or pass it as pa.array(values, type)"
+            ) from None
         check_objects(column, arrays[name].type, name, "source")
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:

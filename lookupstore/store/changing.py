@@ -105,10 +105,10 @@ def upsert_version(
     given = pa.table({}) if changes is None else changes
     if changes_by == "debezium":
         given = with_schema_texts(given)
+    known = pa.schema([*current.key_schema.schema, *values])
     every = columns is None
-    source = (with_every_column if every else open_source)(given, max_text=max_text)
+    source = (with_every_column if every else open_source)(given, max_text=max_text, known=known)
     if changes is not None:
-        known = pa.schema([*current.key_schema.schema, *values])
         reader = plan_changes(
             source.schema,
             known,

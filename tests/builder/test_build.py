@@ -745,7 +745,7 @@ def test_bad_sources_are_named(tmp_path):
         ([], ValueError, "empty list"),
         ([1], TypeError, "item 0 is int"),
         ({"id": [1], "n": [1, 2]}, ValueError, "different lengths: {'id': 1, 'n': 2}"),
-        ({"id": [1], "n": [object()]}, TypeError, "the column 'n' has no Arrow type"),
+        ({"id": [1], "n": [object()]}, TypeError, "the column 'n' has no Arrow type.*pa.array"),
         ({"id": "int64"}, TypeError, "the column 'id' is str; give a list or an array"),
         ([TABLE, TABLE.select(["id"])], TypeError, "item 1 has the schema id: int64"),
         ([TABLE, 7], TypeError, "item 1 is int, not a table or a frame"),

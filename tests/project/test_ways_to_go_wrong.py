@@ -221,11 +221,13 @@ READS = [
     Way("open of nothing", lambda _: lookupstore.open("users"), FileNotFoundError,
         ("users: no such store folder", "lookupstore.build"),
         lambda _: [build(), lookupstore.open("users").close()]),
-    Way("upsert of maps from pandas", lambda _: upserted(lambda store: frame_of(store)), TypeError,
+    Way("upsert of maps from pandas, with an inferred schema",
+        lambda _: upserted(lambda store: pa.Table.from_pandas(frame_of(store))), TypeError,
         ("'tags' is list<", "in the store it is map<", "from_pandas(frame, schema=store.schema)"),
         lambda _: upserted(
             lambda store: pa.Table.from_pandas(frame_of(store), schema=store.schema))),
-    Way("upsert of maps as dicts", lambda _: upserted(lambda _: [{"id": 3, "tags": {"a": "c"}}]),
+    Way("upsert of maps as dicts, with an inferred schema",
+        lambda _: upserted(lambda _: pa.Table.from_pylist([{"id": 3, "tags": {"a": "c"}}])),
         TypeError, ("'tags' is struct<", "from_pylist(rows, schema=store.schema)"),
         lambda _: upserted(lambda store: pa.Table.from_pylist(
             [{"id": 3, "tags": {"a": "c"}}], schema=store.schema))),

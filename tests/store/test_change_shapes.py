@@ -10,6 +10,7 @@ import random
 import re
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
@@ -120,6 +121,24 @@ def test_casts_that_keep_values(tmp_path):
     row = {"id": 7, "n": 3.0, "f": 0.5, "d": 12, "t": MOMENT, "s": "x", "p": {"x": 1, "y": 2}}
     store = store.upsert(pa.Table.from_pylist([row], schema=given))
     assert store.get(7) == {name: value for name, value in row.items() if name != "id"}
+
+
+@pytest.mark.parametrize("counts", [{"a": 1, "b": None}, [("a", 1), ("b", None)]])
+@pytest.mark.parametrize("form", ["rows", "iterator", "columns", "frame"])
+def test_maps_of_python_are_read_in_the_type_of_the_store(tmp_path, counts, form):
+    """`get` returns pairs, for which Arrow finds no type; dicts would be structs."""
+    schema = pa.schema([("id", pa.int64()), ("counts", pa.map_(pa.string(), pa.int32()))])
+    store = build(schema.empty_table(), tmp_path / "s", key="id", allow_empty=True)
+    columns = {"id": [7, 8], "counts": [counts, None]}
+    rows = [{"id": 7, "counts": counts}, {"id": 8, "counts": None}]
+    changes = {"rows": rows, "iterator": iter(rows), "columns": columns,
+               "frame": pd.DataFrame(columns)}[form]  # fmt: skip
+    store = store.upsert(changes)
+    assert dict(store) == {7: {"counts": [("a", 1), ("b", None)]}, 8: {"counts": None}}
+    again = store.upsert([{"id": 9, **store.get(7)}])
+    assert again.get(9) == store.get(7)
+    with pytest.raises(TypeError, match="'counts' has 'x' in row 1, which int32 cannot hold"):
+        store.upsert([{"id": 7, "counts": {"a": "x"}}])
 
 
 def test_texts_of_text_files_are_read_in_the_types_of_the_store(people):

@@ -344,9 +344,12 @@ def _former(location: Location, current: Manifest, target: Target) -> TableMomen
             f"{difference}, and each stored row has all columns; {_KEEP_COLUMNS}"
         )
     if has.columns != wanted.columns:
-        raise UnfollowableError(
-            "a column was replaced by another one of its name, or the filter has changed"
-        )
+        reason = "a column was replaced by another one of its name"
+        if None in (has.place, wanted.place):  # then their filters are not recorded
+            reason = f"{reason}, or the filter has changed"
+        elif has.where != wanted.where:
+            reason = "the filter has changed; to read only what changed, pass the same where="
+        raise UnfollowableError(reason)
     replaced = (
         f"snapshot {has.snapshot}, which the store has, has other files in the table now: it was "
         "restored, or written again"

@@ -237,7 +237,7 @@ def test_only_rows_that_meet_the_condition_are_in_the_store(
         store = newer
     for other in (f"({where}) and (n < 100 or n is null)", "id < 5"):
         again = follow(table, tmp_path / "s", key="id", columns=["n"], where=other)
-        assert "another one of its name, or the filter has changed" in str(rebuilt(again))
+        assert str(rebuilt(again)).startswith("the filter has changed; ")
         if "n < 100" in other:
             assert stored(again) == expected()
     assert set(stored(again)) == set(scanned(table)) & set(range(5))

@@ -359,6 +359,6 @@ def test_partitions_that_the_condition_excludes_are_not_read(tmp_path: Path) -> 
     with follow(tmp_path / "t", tmp_path / "s", key="id", where="day = 1") as store:
         assert list(store) == [2, 3, 8]
     with follow(tmp_path / "t", tmp_path / "s", key="id", where="day = 1 and day < 9") as store:
-        assert "or the filter has changed" in (rebuilt(store) or "")
+        assert (rebuilt(store) or "").startswith("the filter has changed; ")
     with lookupstore.build(tmp_path / "t", tmp_path / "built", key="id", where="day = 1") as built:
         assert list(built) == [2, 3, 8]

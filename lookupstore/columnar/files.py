@@ -157,6 +157,8 @@ class ColumnarFiles(FollowedFiles):
                 raise ValueError(f"{argument} is {value!r}; give {', '.join(map(repr, known))}")
         memory = bytes_of(memory, "memory", least=MIN_MEMORY)
         names = column_names("key", key)
+        if not names:
+            raise ValueError("key is empty; name at least one column of the files")
         values = [columns] if isinstance(columns, str) else columns
         found = named_files(
             source,

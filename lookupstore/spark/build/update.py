@@ -291,6 +291,11 @@ def _numbered(df: DataFrame, task: UpdateTask, deletes: Column | str | None) -> 
     columns = [column_named(name) for name in task.reader.source_names]
     columns.append(F.monotonically_increasing_id())
     if deletes is not None:
+        if not isinstance(deletes, str) and not hasattr(deletes, "alias"):  # Column has two classes
+            raise TypeError(
+                f'deletes is {deletes!r}; give a condition, such as "op = \'d\'", or "true" if '
+                "all rows are deletes"
+            )
         columns.append(F.expr(deletes) if isinstance(deletes, str) else deletes)
     changes = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
     # It is checked here: executors would name the Arrow type in their error.

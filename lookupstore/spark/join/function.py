@@ -74,8 +74,8 @@ def register_lookup(
         RuntimeError: If Spark is older than 4.1, the first version with functions over Arrow.
         KeyError: If the store lacks a column.
         TypeError: If Spark has no type for a value column.
-        ValueError: If SQL would have to quote the name, `key` is not the key of `store`, or there
-            is no version to choose, or none at that time.
+        ValueError: If SQL would have to quote the name, Spark has a function of that name, `key`
+            is not the key of `store`, or there is no version to choose, or none at that time.
         FileNotFoundError: If there is no such store.
 
     If an argument is of another kind than its key column, the query fails with a `TypeError`. Tasks
@@ -89,6 +89,8 @@ def register_lookup(
         )
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"name is {name!r}; give letters, digits and underscores")
+    if spark.sql(f"SHOW SYSTEM FUNCTIONS LIKE '{name.lower()}'").collect():
+        raise ValueError(f"name is {name!r}, a function of Spark; give another name")
     run_driver_python(spark)
     (given,) = paths_with_options(storage_options, store=store)
     if version is not None and as_of is not None:

@@ -288,6 +288,7 @@ def test_two_writers_both_apply(
         (["n"], {}, KeyError, "no key column 'id'"),
         (["id", "n"], {"rule": "sums"}, ValueError, "rule is 'sums'"),
         (["id", "n"], {"sequence": "when"}, KeyError, "no value column 'when'"),
+        (["id", "n"], {"deletes": True}, TypeError, r"deletes is True; give a condition.*\"true\""),
         (["id", "n"], {"deletes": "n"}, TypeError, "deletes is a column of type int"),
         (["id", "n"], {"deletes": "n = 1"}, ValueError, "id=1 is in changes and in deletes"),
         (["id"], {"deletes": "id > 7"}, ValueError, "df has the key columns alone"),

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -128,11 +129,14 @@ def test_arguments_that_are_no_keys_fail_the_query(
 def test_errors_when_registered(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    deltalake.write_deltalake(tmp_path / "delta", pa.table({"id": [1], "v": [1]}))
     with lookupstore.build(pa.table({"id": [1], "v": [1]}), tmp_path / "s", key="id") as store:
         wrong: list[tuple[Any, ...]] = [
             (("a b", store), ValueError, "letters, digits and underscores"),
             (("f", store, ["w"]), KeyError, "w"),
             (("f", tmp_path / "none"), FileNotFoundError, "none"),
+            (("Upper", store), ValueError, "'Upper', a function of Spark; give another name"),
+            (("f", tmp_path / "delta"), ValueError, "key is empty; name at least one column"),
             (("f", 7), TypeError, "store is a int"),
             (("f", store, None, "v"), ValueError, "the key of .* is"),
         ]

@@ -131,8 +131,9 @@ def _formats() -> Diagnosis:
         return Diagnosis(what, "lookupstore and lookupstore.hudi")
     return Diagnosis(
         what, f"not found by Spark, which asks {python}", WARNING,
-        "call lookupstore.spark.register(spark); or install without --editable where that Python "
-        "finds it, or set PYSPARK_PYTHON",
+        "lookupstore.spark.session() finds them; in a session of your own, call "
+        "lookupstore.spark.register(spark), or set PYSPARK_PYTHON to a Python that has "
+        "lookupstore, installed without --editable",
     )  # fmt: skip
 
 

@@ -306,9 +306,10 @@ def _cast_remedy(kind: pa.DataType, to: pa.DataType) -> str:
         name = "date"
     elif types.is_string(kind) and types.is_date32(to):
         return "; write date '2026-03-07'"
-    elif types.is_string(kind) and types.is_timestamp(to):
+    elif types.is_timestamp(to) and (types.is_string(kind) or types.is_timestamp(kind)):
         word = "timestamp" if to.tz is None else "timestamptz"
-        return f"; write {word} '2026-03-07 12:30:00{'' if to.tz is None else 'Z'}'"
+        others = ", or convert the column of your rows" if types.is_timestamp(kind) else ""
+        return f"; write {word} '2026-03-07 12:30:00{'' if to.tz is None else 'Z'}'{others}"
     else:
         return ""
     return f"; write cast(... as {name})"

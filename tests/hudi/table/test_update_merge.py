@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,22 @@ def test_no_value_is_cut(table: HudiTable) -> None:
     with pytest.raises(ValueError, match=r"where: .* no column"):
         table.update({"v": 1}, where="z = 1")
     assert table.scan().equals(before)
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_timestamp_of_the_other_kind_is_refused(tmp_path: Path, zone: str | None) -> None:
+    schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", zone)})
+    table = HudiTable.create(tmp_path / "t", schema, record_key="id")
+    table.insert(pa.table({"id": [1], "at": [None]}, schema))
+    right = "timestamp '2026-03-07 12:30:00'"
+    wrong = "timestamptz '2026-03-07 12:30:00Z'"
+    if zone is not None:
+        right, wrong = wrong, right
+    with pytest.raises(TypeError, match=f"; write {right}, or convert the column of your rows$"):
+        table.update({"at": wrong})
+    table.update({"at": right})
+    moment = datetime(2026, 3, 7, 12, 30, tzinfo=None if zone is None else timezone.utc)
+    assert table.get(1) == {"at": moment}
 
 
 def test_floats_are_the_nearest_ones(tmp_path: Path, seed: int) -> None:

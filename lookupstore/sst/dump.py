@@ -252,7 +252,7 @@ class _Survey:
                 region.first_key = block.record(0)[0]
                 region.last_key = block.record(len(block) - 1)[0]
             if self.keep_records:
-                region.contents.extend(_records(block))
+                region.contents.extend(_records(block, data))
             block.validate(self.repeats and kind != "properties")
         except (ValueError, FormatError, CorruptionError) as error:
             region.errors.append(_reason(error))
@@ -453,16 +453,16 @@ def _has_right_checksum(region: Region) -> bool:
     return checksum is not None and checksum.stored == checksum.found
 
 
-def _records(block: Block) -> Iterator[Record]:
-    """Yield every record with its offset in the block."""
+def _records(block: Block, data: bytes | memoryview) -> Iterator[Record]:
+    """Yield every record of a block with its offset in the bytes of the block, `data`."""
     count = len(block)
-    tail = len(block.data) - 5
-    (each,) = struct.unpack_from("<i", block.data, tail)
+    tail = len(data) - 5
+    (each,) = struct.unpack_from("<i", data, tail)
     for i in range(count):
         if block.aligned:
             offset = i * each
         else:
-            (offset,) = struct.unpack_from("<i", block.data, tail - 4 * (count - i))
+            (offset,) = struct.unpack_from("<i", data, tail - 4 * (count - i))
         yield Record(offset, *block.record(i))
 
 

@@ -20,7 +20,8 @@ from crc32c import crc32c
 from support.sst_files import Stored, block, craft
 
 from lookupstore.errors import CorruptionError, FormatError, LookupStoreError
-from lookupstore.sst import Reader, Writer
+from lookupstore.sst import Reader, Writer, dump
+from lookupstore.sst._block import Block
 from lookupstore.sst.dump import dump_text, hexdump, layout, text
 from lookupstore.sst.format import NATIVE, PAIMON, Dialect
 from lookupstore.sst.hex import pieces
@@ -386,6 +387,25 @@ def test_footers_of_both_dialects(dialect: str, tmp_path: Path) -> None:
     info = Reader(path).info()
     assert footer.fields["filter size"] == info.filter_bytes
     assert len(found.index) == info.data_blocks
+
+
+def test_no_record_copies_its_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of 16 MiB may have a million records."""
+    copies = []
+
+    class Counted(Block):
+        @property
+        def data(self) -> bytes:
+            copies.append(self.offset)
+            return super().data
+
+    monkeypatch.setattr(dump, "Block", Counted)
+    with Writer(tmp_path / "file.sst", block_size=1000) as writer:
+        writer.put_many([b"%03d" % i for i in range(300)], [bytes(i % 7) for i in range(300)])
+    found = layout(tmp_path / "file.sst", records=True)
+    blocks = [region for region in found.regions if region.name.startswith("data block")]
+    assert sum(len(region.contents) for region in blocks) == 300
+    assert len(copies) <= len(found.regions)
 
 
 def test_arguments(tmp_path: Path) -> None:

@@ -343,10 +343,15 @@ class ColumnarFiles(FollowedFiles):
     def _open_files(self, keys: EncodedKeys) -> OpenFiles | None:
         """Return the open lookup files. None: another file may have one of the keys.
 
-        Lookup files of this host that may have a key are opened.
+        Lookup files of this host that may have a key are opened, if all of them may be open.
         """
         files = self._listed_files()
         if wanted := self._closed_with(keys, files):
+            near = [number for number in files.opened if not self._is_apart(number, keys)]
+            if len(near) + len(wanted) > descriptors.most():  # to open some would close others
+                return None
+            for number in near:  # so that those used before are closed, if some have to be
+                descriptors.used(self._lookups[number])
             for lookup in wanted:
                 if not lookup.is_ready() or lookup.open_reader is None:
                     return None
@@ -374,12 +379,14 @@ class ColumnarFiles(FollowedFiles):
         found = []
         for number in files.closed:
             lookup, schema = self._lookups[number], self._plans[number].build.key_schema
-            bounds = keys.bounds(schema)
-            if bounds is None or lookup.is_apart(*bounds):
-                continue
-            if lookup.may_have(keys.of(schema)):
+            if not self._is_apart(number, keys) and lookup.may_have(keys.of(schema)):
                 found.append(lookup)
         return found
+
+    def _is_apart(self, number: int, keys: EncodedKeys) -> bool:
+        """Return whether all keys of a file are less or greater than those of a call."""
+        bounds = keys.bounds(self._plans[number].build.key_schema)
+        return bounds is None or self._lookups[number].is_apart(*bounds)
 
     def _places(self, keys: EncodedKeys) -> tuple[Places, Parts]:
         """Return the index of the answer to each key in the answers of all files, one by one.

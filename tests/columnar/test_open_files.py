@@ -8,8 +8,10 @@ import pickle
 import random
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,9 @@ from lookupstore.columnar.open_files import OpenFiles
 from lookupstore.errors import DuplicateKeyError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts
+from lookupstore.hostcache.lookup_files import LookupFiles, PinnedLookupFile
 from lookupstore.sst import Reader
+from lookupstore.storage import descriptors
 from lookupstore.store.local_files import files_of
 
 pytestmark = pytest.mark.drawn(0.5)
@@ -277,6 +281,40 @@ def test_lookup_files_of_this_host_are_opened(
     with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
         with answered_together(monkeypatch, expected=False):
             assert files.lookup(few)["n"].to_pylist() == few
+        with answered_together(monkeypatch, expected=True):
+            assert files.lookup(few)["n"].to_pylist() == few
+
+
+def test_each_file_is_opened_once_if_not_all_may_be_open(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Files that the next ones of the same call close are not opened for all of them together."""
+    deltalake = pytest.importorskip("deltalake")
+    rng = random.Random(seed)
+    for first in range(0, 1000, 100):
+        rows = pa.table({"k": range(first, first + 100), "n": range(first, first + 100)})
+        deltalake.write_deltalake(tmp_path / "t", rows, mode="append")
+    with ColumnarFiles(tmp_path / "t", key="k", residency=residency) as files:
+        files.prepare()
+    pins: Counter[str] = Counter()
+    real = LookupFiles.pin
+
+    def pin(lookup_files: LookupFiles, name: str) -> PinnedLookupFile | None:
+        pins[name] += 1
+        return real(lookup_files, name)
+
+    monkeypatch.setattr(LookupFiles, "pin", pin)
+    monkeypatch.setattr(descriptors, "holders", {})  # those of other tests do not count
+    monkeypatch.setattr(descriptors, "total", 0)
+    monkeypatch.setattr(descriptors, "most", partial(int, 4))
+    with ColumnarFiles(tmp_path / "t", key="k", residency=residency) as files:
+        for _ in range(3):
+            pins.clear()
+            keys = [*range(0, 1000, 100), *(rng.randrange(1000) for _ in range(100))]
+            with answered_together(monkeypatch, expected=False):
+                assert files.lookup(keys)["n"].to_pylist() == keys
+            assert set(pins.values()) == {1}
+        few = [rng.randrange(200) for _ in range(50)]
         with answered_together(monkeypatch, expected=True):
             assert files.lookup(few)["n"].to_pylist() == few
 

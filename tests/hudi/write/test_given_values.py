@@ -182,6 +182,11 @@ def test_values_become_those_of_the_table(tmp_path: Path, form: str) -> None:
         ("n", [1, 2**31, None], r"'n' has 2147483648[.0]* in row 2, which int32 cannot hold"),
         ("big", [NAN, 2.0**63, 1], r"'big' has 9.22.*e\+18 in row 2, which int64 cannot hold"),
         ("f", [0.1, 1, 1], r"'f' has 0.1 in row 1, .*\.astype\('float32'\)"),
+        (
+            "x",
+            [Decimal("1.5"), Decimal("1.1"), None],
+            r"'x' has Decimal\('1.1'\) in row 2, which double .* column to double, which rounds",
+        ),
         ("x", [1, 2**53 + 1, 3], "'x' has 9007199254740993 in row 2, which double cannot hold"),
         ("at", pd.to_datetime([1, 2000, 3000], utc=True), r"row 1, .*\.dt\.floor\('us'\)"),
         ("price", [Decimal("1.005"), None, 1], r"'price' has Decimal\('1.005'\) in row 1, "),
@@ -211,6 +216,15 @@ def test_what_would_be_lost_is_refused(tmp_path: Path, name: str, values: Any, s
         with pytest.raises((ValueError, TypeError), match=said):
             table.upsert(form, missing=missing)
     assert table.scan().num_rows == 0
+
+
+def test_a_frame_without_rows_changes_nothing_whatever_its_types(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    table.upsert(ROWS)
+    for kind in ("float64", "object", "int64"):
+        frame = pd.DataFrame({name: pd.Series([], dtype=kind) for name in SCHEMA.names})
+        assert table.upsert(frame).rows_read == 0
+    assert stored(tmp_path, table) == ROWS
 
 
 def test_remedies_for_floats_in_a_column_of_decimals_work(tmp_path: Path) -> None:

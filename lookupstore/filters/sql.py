@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.filters.limits import MOST_NESTED, balanced
 from lookupstore.filters.sql_text import (
     PARTS,
@@ -320,11 +320,9 @@ class ConditionReader:
             at = self._columns.get_field_index(name.this)
             if at < 0:
                 known = listed(self._columns.names)
-                raise refused_error(
-                    node,
-                    "is no column",
-                    f"the table has {known}, whose case counts; texts are in single quotes",
-                )
+                others = f"the table has {known}, whose case counts; texts are in single quotes"
+                remedy = meant(name.this, self._columns.names, others).removeprefix("; ")
+                raise refused_error(node, "is no column", remedy)
             return Operand(pc.field(name.this), self._columns.field(at).type)
         if isinstance(node, exp.Cast) and type(node) is exp.Cast:
             operand, kind = self.operand(node.this), self.type_of(node)

@@ -143,7 +143,7 @@ def test_folders_that_the_condition_excludes_are_not_read(
 def test_conditions_that_do_not_fit_are_refused(tmp_path: Path, seed: int) -> None:
     files_of(tmp_path / "t", random.Random(seed))
     path = tmp_path / "t"
-    with pytest.raises(ValueError, match=r"where: nam is no column; the table has 'id'"):
+    with pytest.raises(ValueError, match=r"where: nam is no column; did you mean 'name'\?"):
         ColumnarFiles(path, key="id", where="nam = 'a'")
     with pytest.raises(ValueError, match=r"where: there is no column 'nam'; did you mean 'name'\?"):
         ColumnarFiles(path, key="id", where=("nam", "=", "a"))

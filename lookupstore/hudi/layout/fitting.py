@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.filters.filter import Filter, filter_expression
 from lookupstore.filters.misfits import misfit
 from lookupstore.filters.row_groups import columns_in
@@ -28,10 +28,9 @@ def fitting_filter(given: Filter, schema: pa.Schema, location: Location) -> pc.E
     where = filter_expression(given, schema)
     unknown = sorted(columns_in(where) - set(schema.names))
     if unknown:
-        known = listed(schema.names)
-        raise ValueError(
-            f"filter: {unknown[0]!r} is no column; the table has {known}, whose case counts"
-        )
+        others = f"the table has {listed(schema.names)}, whose case counts"
+        remedy = meant(unknown[0], schema.names, others)
+        raise ValueError(f"filter: {unknown[0]!r} is no column{remedy}")
     if (said := misfit(given, schema)) is not None:
         raise ValueError(f"filter: {said}")
     # This raises the other errors of a filter.

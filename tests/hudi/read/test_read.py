@@ -126,7 +126,7 @@ def test_arguments_that_mean_nothing(real_tables: Path) -> None:
         ("nam", "=", 1),
         [("name", "=", "a"), ("nam", "=", 1)],
     ):
-        with pytest.raises(ValueError, match="filter: 'nam' is no column; the table has '_hoodie_"):
+        with pytest.raises(ValueError, match="filter: 'nam' is no column; did you mean 'name'"):
             table.scan(filter=given)
     with pytest.raises(ValueError, match="ailed to parse string"):
         table.scan(filter=pc.field("name").cast("int32") == 1)

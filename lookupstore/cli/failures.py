@@ -70,7 +70,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^columns: no value column ('.*?') \(it is a key column, not a value column\); .*$": (
         r"columns: \1 is a key column; leave it out, and name value columns only"
     ),
-    r"^(where|filter|columns|set|key)(?=: )": r"--\1",
+    r"^(where|filter|columns|set|key|by|when)(?=: )": r"--\1",
     r"(^|: )(since|until) is (?=')": r"\1--\2 is ",
     r"query_type='read_optimized'": "--query-type read_optimized",
     r"; a dict needs Hudi's option names; pass WriteOptions\(.*\)$": (

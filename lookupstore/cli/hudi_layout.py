@@ -219,7 +219,8 @@ def _said(result: ClusterResult) -> str:
         return "nothing to do"
     done = [
         counted(result.rows, "row"),
-        f"{counted(result.files_before, 'file')} become {result.files_after:,}",
+        f"{counted(result.files_before, 'file')} "
+        f"{'becomes' if result.files_before == 1 else 'become'} {result.files_after:,}",
         counted(result.partitions, "partition"),
     ]
     if result.instant is not None:

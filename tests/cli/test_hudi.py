@@ -765,7 +765,7 @@ def test_cluster(table: Path, tmp_path: Path) -> None:
         "instant": done["instant"], "action": "replacecommit", "state": "completed",
         "completed": lines("timeline", table)[-1]["completed"],
     }  # fmt: skip
-    assert "1 row, 1 file become 1, 1 partition, replacecommit 2" in run(*by_page).stdout
+    assert "1 row, 1 file becomes 1, 1 partition, replacecommit 2" in run(*by_page).stdout
     assert "nothing to do\n" in run(*by_page, "--target-file-size", "120M").stdout
     assert pages(table) == before
     some = "cluster", table, "--by", "id", "--dry-run", "--where"
@@ -774,7 +774,7 @@ def test_cluster(table: Path, tmp_path: Path) -> None:
     wrong = run(*some, "id = 1")
     assert (wrong.exit_code, "where: id is no column; the table has" in wrong.output) == (2, True)
     wrong = run("cluster", table, "--by", "x")
-    assert (wrong.exit_code, "no column 'x'" in wrong.output) == (2, True)
+    assert (wrong.exit_code, "--by: the table has no column 'x'" in wrong.output) == (2, True)
     assert run(*by_page, "--target-file-size", "much").exit_code == 2
     pq.write_table(VISITS.slice(0, 1), tmp_path / "rows.parquet")
     after = "--cluster-by", "page", "--cluster-commits", 1

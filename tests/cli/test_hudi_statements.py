@@ -78,7 +78,7 @@ def test_merge(path: Path, news: Path) -> None:
         (["update", "--set", "page=x"], "x is no column; there are 'id', 'page', 'hits'"),
         (["update"], "Missing option '--set'"),
         (["update", "--set", "hits=1", "--hoodie", f"{INDEX}=BUCKET"], "BUCKET"),
-        (["merge", "FILE", "--when", "matched then drop"], "is not a clause of a merge"),
+        (["merge", "FILE", "--when", "matched then drop"], "--when: 'matched then drop' is not"),
         (["merge", "FILE", "--when", "matched then update"], "the rows have a column 'op'"),
         (["merge", "FILE", "--when", "matched then delete", "--on", "hits"], "on is ['hits']"),
         (["merge", "FILE"], "Missing option '--when'"),

@@ -26,10 +26,21 @@ def key_columns(given: Any, options: TableOptions) -> list[str]:
     Args:
         given: One key, as a value, a tuple or a dict; or a table or frame of keys.
         options: Options of the table.
+
+    Raises:
+        TypeError: If a tuple has neither the values of the record key alone nor those of all
+            partition columns, too.
     """
     both = list(dict.fromkeys([*options.record_key, *options.partition_by]))
     if isinstance(given, tuple):
         has_partition = len(given) == len(both)
+        few = len(options.record_key)
+        if few < len(both) and len(given) not in (few, len(both)):
+            raise TypeError(
+                f"the key {given!r} has {len(given)} value{'s'[: len(given) != 1]}; give {few}, of "
+                f"the record key ({', '.join(options.record_key)}), or {len(both)}, with the "
+                f"partition columns ({', '.join(both)})"
+            )
     elif _has_levels(given) and None in given.names:
         has_partition = given.nlevels == len(both)
     else:

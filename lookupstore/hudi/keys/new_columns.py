@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.hudi.keys.avro_types import arrow_schema, in_microseconds
 from lookupstore.hudi.keys.column_names import check_names
 from lookupstore.hudi.meta_columns import META_COLUMNS
@@ -120,8 +120,8 @@ def check_columns(options: TableOptions, where: str) -> None:
     ):
         for name in columns:
             if name not in stored.names:
-                known = listed(stored.names)
-                raise KeyError(f"{argument}: no column {name!r} in the schema, which has {known}")
+                others = meant(name, stored.names, f"it has {listed(stored.names)}")
+                raise KeyError(f"{argument}: no column {name!r} in the schema{others}")
             _check_type(argument, stored.field(name))
 
 

@@ -98,7 +98,8 @@ def given_position(argument: str, position: When | None, zone: str | None) -> st
 
 
 def _time_error(argument: str, time: object, other: str) -> ValueError:
+    digits = "17 digits as a text" if isinstance(time, int) else "17 digits"
     return ValueError(
-        f"{argument} is {time!r}; give the time of an instant, 17 digits: timeline() lists "
+        f"{argument} is {time!r}; give the time of an instant, {digits}: timeline() lists "
         f"them{other}"
     )

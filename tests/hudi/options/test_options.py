@@ -213,7 +213,12 @@ def test_a_table_is_not_made_twice(tmp_path: Path) -> None:
         ({"version": 7}, ValueError, "version is 7; give 6, 8 or 9"),
         ({"record_key": []}, ValueError, "record_key is empty"),
         ({"record_key": ["idd"]}, KeyError, "record_key: no column 'idd'"),
-        ({"record_key": "idd"}, KeyError, "record_key: no column 'idd' in the schema, which has"),
+        (
+            {"record_key": "idd"},
+            KeyError,
+            r"no column 'idd' in the schema; did you mean 'id'\? It has",
+        ),
+        ({"record_key": "zz"}, KeyError, "record_key: no column 'zz' in the schema; it has '"),
         ({"partition_by": ["amount"]}, TypeError, "partition_by: the column 'amount' is decimal"),
         ({"record_key": "ts"}, TypeError, r"'ts' is timestamp.*, such as by \.dt\.strftime\("),
         ({"ordering": "tags"}, TypeError, "ordering: the column 'tags' is list"),

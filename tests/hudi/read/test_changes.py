@@ -324,6 +324,8 @@ def test_moments_in_other_words(tmp_path: Path, version: int) -> None:
     for wrong in ("2026-13-01", "2026-03-07 25:00", "20260307", "07.03.2026", 5):
         with pytest.raises(ValueError, match="give the time of an instant, 17 digits"):
             table.scan(as_of=wrong)
+    with pytest.raises(ValueError, match=f"as_of is {first.time}; give .*, 17 digits as a text: "):
+        table.scan(as_of=int(first.time))
     table.savepoint(first, user="u", comment="c")
     assert [one.time for one in table.timeline() if one.action == "savepoint"] == [first.time]
     table.delete_savepoint(first)

@@ -95,6 +95,15 @@ def test_keys_with_and_without_the_partition(table: HudiTable) -> None:
         assert all(found.to_pylist())
 
 
+def test_a_tuple_of_too_few_or_too_many_values(table: HudiTable) -> None:
+    said = r"has 3 values; give 1, of the record key \(id\), or 2, with the .* \(id, day\)"
+    for ask in (table.get, table.__contains__, lambda key: table.lookup([key])):
+        with pytest.raises(TypeError, match=said):
+            ask((1, "a", 2))
+    with pytest.raises(TypeError, match="has 0 values"):
+        table.get(())
+
+
 def test_the_first_rows(table: HudiTable) -> None:
     everything = table.scan()
     for limit in (0, 1, 19, 20, 21, 40, 41):

@@ -258,9 +258,9 @@ WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
         {"hoodie.datasource.write.table.type": "MERGE_ON_READ"}, "supported: copy_on_write",
     ),
     "key": (
-        {"hoodie.datasource.write.recordkey.field": "id"}, r"is 'id'; the table has \('uuid',\)",
+        {"hoodie.datasource.write.recordkey.field": "id"}, "is 'id'; the table has 'uuid': leave",
     ),
-    "ordering": ({"hoodie.datasource.write.precombine.field": ""}, r"the table has \('ts',\)"),
+    "ordering": ({"hoodie.datasource.write.precombine.field": ""}, "the table has 'ts': leave"),
     "verb": ({"hoodie.datasource.write.operation": "insert"}, "is 'insert', but this is upsert"),
     "two": (
         {"hoodie.datasource.insert.dup.policy": "fail",

@@ -117,7 +117,7 @@ def test_options_under_hudis_names(tmp_path: Path) -> None:
     assert table.upsert(given, options=options).rows_inserted == 1
     for name, match in (
         (f"{NEW}output.dateformat", "dateformat is 'x'; the table has 'yyyy-MM-dd'"),
-        (f"{OLD}output.timezone", "timezone is 'x'; the table has None"),
+        (f"{OLD}output.timezone", "timezone is 'x'; the table has none: leave"),
     ):
         with pytest.raises(ValueError, match=match):
             table.upsert(given, options=options | {name: "x"})

@@ -257,7 +257,7 @@ WAYS = [
         "create: a key column that is not there",
         lambda folder: new(folder, record_key="ID"),
         KeyError,
-        "record_key: no column 'ID' in the schema, which has 'id'",
+        "record_key: no column 'ID' in the schema; did you mean 'id'? It has 'id'",
         lambda folder: new(folder, record_key="id"),
     ),
     Way(

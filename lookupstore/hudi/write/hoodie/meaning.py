@@ -162,12 +162,21 @@ def _check_table(said: Sequence[Said], table: TableOptions) -> None:
             if one.option.field == "timezone":
                 there = there or "LOCAL"
             if one.value != there:
-                raise ValueError(f"options: {one.name} is {one.text!r}; the table has {there!r}")
+                raise _contradiction(one, there)
         if one.option.part is OptionPart.TIMES:
             start = next(start for start in TIMES if one.name.lower().startswith(start))
             there = table.time_format.get(one.name[len(start) :], (one.name, None))[1]
             if one.text != there:
-                raise ValueError(f"options: {one.name} is {one.text!r}; the table has {there!r}")
+                raise _contradiction(one, there)
+
+
+def _contradiction(one: Said, there: object) -> ValueError:
+    """Return the error for an option that contradicts the table."""
+    has = ",".join(there) if isinstance(there, tuple) else there
+    shown = "none" if has in (None, "") else repr(has)
+    return ValueError(
+        f"options: {one.name} is {one.text!r}; the table has {shown}: leave the option out"
+    )
 
 
 def _check_generator(said: Sequence[Said], table: TableOptions) -> None:

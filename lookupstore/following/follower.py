@@ -344,7 +344,9 @@ def _former(location: Location, current: Manifest, target: Target) -> TableMomen
             f"{difference}, and each stored row has all columns; {_KEEP_COLUMNS}"
         )
     if has.columns != wanted.columns:
-        reason = "a column was replaced by another one of its name"
+        reason = (
+            "a column was replaced by another one of its name, or Iceberg's name mapping changed"
+        )
         if None in (has.place, wanted.place):  # then their filters are not recorded
             reason = f"{reason}, or the filter has changed"
         elif has.where != wanted.where:

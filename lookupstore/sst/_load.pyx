@@ -171,7 +171,7 @@ cdef class LoadBuilder(RecordBuilder):
         if self.builder.count > 0:
             self.end_block()
         taken, self.load = self.load, BlockLoad()
-        self.expected = taken.load.size + taken.load.size // 8
+        self.expected = min(taken.load.size + taken.load.size // 8, 2 * self.most)
         self.builder.data = NULL
         self.builder.capacity = 0
         return taken

@@ -19,6 +19,7 @@ PACKAGE = Path(lookupstore.__file__).parent
 RUNNING = {
     "pickle.loads": {
         "storage/remote_file.py": "what was pickled in the same line",
+        "spark/build/task.py": "parts of a table that the driver pickled for the tasks of its job",
         "spark/build/update.py": "what a task of the same job pickled for the driver",
         "spark/format/source.py": "a store that the driver pickled into the plan of a query",
         "spark/hudi/format.py": "a scan that the driver pickled into the plan of a query",

@@ -324,6 +324,7 @@ OWN_PLACES = {
     "torch": "a temporary file of its own",
     "hostcache.folder": "the cache folder, which is the host's own",
     "hostcache.copy": "the same",
+    "hostcache.file_series": "the same",
     "hostcache.lookup_files": "the same",
     "hostcache.shared_tables": "the same",
     "hostcache.cache": "the same",

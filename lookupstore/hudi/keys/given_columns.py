@@ -30,7 +30,7 @@ IS_DELETED = "_hoodie_is_deleted"
 
 
 def given_columns(source: Source, known: pa.Schema) -> pa.Schema:
-    """Return the columns of rows, without a type if they have only nulls, or no rows.
+    """Return the columns of rows, without a type if they have only nulls.
 
     A frame gives such columns an arbitrary type. Columns that the table does not have keep this
     type, because nothing else is known of them.
@@ -43,7 +43,7 @@ def given_columns(source: Source, known: pa.Schema) -> pa.Schema:
         return source.schema
 
     def has_nulls_alone(name: str, column: pa.ChunkedArray) -> bool:
-        return name in known.names and len(column) == column.null_count
+        return name in known.names and 0 < len(column) == column.null_count
 
     return pa.schema(
         field.with_type(pa.null()) if has_nulls_alone(field.name, column) else field

@@ -109,7 +109,7 @@ def test_bad_key_columns() -> None:
             with pytest.raises(TypeError, match=rf"the column '{name}' is .*cast it to string"):
                 call(table, ["s", name])
     for call in (record_keys, partition_paths):
-        with pytest.raises(KeyError, match="no single column 'nope' among 'a', 'b'"):
+        with pytest.raises(KeyError, match="no single column 'nope'; there are 'a', 'b'"):
             call(table, ["nope"])
         with pytest.raises(ValueError, match="fields names 's' twice"):
             call(table, ["s", "s"])

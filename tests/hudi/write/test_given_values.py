@@ -218,15 +218,6 @@ def test_what_would_be_lost_is_refused(tmp_path: Path, name: str, values: Any, s
     assert table.scan().num_rows == 0
 
 
-def test_a_frame_without_rows_changes_nothing_whatever_its_types(tmp_path: Path) -> None:
-    table = make(tmp_path)
-    table.upsert(ROWS)
-    for kind in ("float64", "object", "int64"):
-        frame = pd.DataFrame({name: pd.Series([], dtype=kind) for name in SCHEMA.names})
-        assert table.upsert(frame).rows_read == 0
-    assert stored(tmp_path, table) == ROWS
-
-
 def test_remedies_for_floats_in_a_column_of_decimals_work(tmp_path: Path) -> None:
     table = make(tmp_path, pa.schema({"id": pa.int64(), "price": pa.decimal128(10, 2)}))
     frame = pd.DataFrame({"id": [1, 2], "price": [1.25, NAN]})

@@ -259,7 +259,7 @@ def test_errors_of_operations(spark: SparkSession, tmp_path: Path) -> None:
             df.drop("day"),
             {"operation": "delete_partition"},
             KeyError,
-            "no single column 'day' among 'id'",
+            "no single column 'day'; there are 'id'",
         ),
         (df, {"operation": "bulk_insert", "options": by}, KeyError, "sort_by: the table has no"),
         (

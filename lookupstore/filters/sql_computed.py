@@ -175,6 +175,8 @@ class _ValueReader(ConditionReader):
             value = found
         if pa.types.is_integer(kind) and value.value >= 0:
             return one
+        if pa.types.is_null(one.kind):
+            return Operand(pc.scalar(pa.scalar(None, kind)), kind)
         options = {"ndigits": int(value.value), "round_mode": "half_towards_infinity"}
         return Operand(pc.round(one.expression, **options), kind)
 

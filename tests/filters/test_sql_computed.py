@@ -235,6 +235,7 @@ def test_rounding() -> None:
     for sql in (
         "round(f)", "round(f, 1)", "round(d, 1)", "cast(f as int)", "cast(d as decimal(9, 1))",
         "cast(f as decimal(9, 3))", "cast(round(f, 0) as bigint)",
+        "coalesce(round(null, -1), 7)",
     ):  # fmt: skip
         sides = {"target": {"f": "f", "d": "d"}}
         value = computed_value(sql, Aliases(rows.schema, sides))

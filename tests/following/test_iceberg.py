@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
-import struct
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyroaring import BitMap
 from support.changelog import check_changes
 from support.histories.model import Model, model_of
 
@@ -27,6 +23,7 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType
 from support.histories.iceberg import SCHEMA_CHANGES, IcebergHistory
+from support.iceberg_tables import positions_file, vectors_file
 
 
 @pytest.fixture
@@ -93,36 +90,6 @@ def committed(
     file.spec_id = table.spec().spec_id
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
         update.append_data_file(file)
-
-
-def positions_file(path: Path, file: str, positions: Sequence[int]) -> None:
-    ids = {"file_path": "2147483546", "pos": "2147483545"}
-    kinds = {"file_path": pa.string(), "pos": pa.int64()}
-    schema = pa.schema(
-        [pa.field(name, kinds[name], False, {"PARQUET:field_id": ids[name]}) for name in ids]
-    )
-    pq.write_table(pa.table([[file] * len(positions), positions], schema=schema), path)
-
-
-def vectors_file(path: Path, deleted: dict[str, Sequence[int]]) -> None:
-    """Write a file of deletion vectors.
-
-    Source: the specification of Puffin, and its blob type `deletion-vector-v1`.
-    """
-    written, blobs = b"PFA1", []
-    for file, positions in deleted.items():
-        vector = (
-            struct.pack(">I", 0xD1D33964) + struct.pack("<QI", 1, 0) + BitMap(positions).serialize()
-        )
-        blob = struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
-        blobs.append({
-            "type": "deletion-vector-v1", "fields": [2147483546], "snapshot-id": -1,
-            "sequence-number": -1, "offset": len(written), "length": len(blob),
-            "properties": {"referenced-data-file": file, "cardinality": str(len(positions))},
-        })  # fmt: skip
-        written += blob
-    footer = json.dumps({"blobs": blobs}).encode()
-    path.write_bytes(written + b"PFA1" + footer + struct.pack("<II", len(footer), 0) + b"PFA1")
 
 
 @pytest.mark.parametrize("number", range(6))

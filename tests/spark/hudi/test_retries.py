@@ -79,7 +79,7 @@ def test_files_that_executors_do_not_find(
     plan = hudi_write.numbered_rows
 
     def late(*args: Any) -> DataFrame:
-        if acts:  # the driver knows the files, and executors have not begun
+        if acts:  # before the executors read the files that the driver lists
             acts.pop()()
         return plan(*args)
 

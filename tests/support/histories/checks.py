@@ -343,10 +343,10 @@ class Follower:
     """A store that follows a table, and lookups in its files, beside another reader.
 
     Args:
-        folder: for the store and lookup files.
-        given: the table, as a store follows it.
-        scanned: returns the rows of the newest snapshot by the other reader.
-        seed: of the choices.
+        folder: Folder for the store and lookup files.
+        given: Table that the store follows.
+        scanned: Function that returns the rows of the newest snapshot by the other reader.
+        seed: Seed of the choices.
     """
 
     def __init__(self, folder: Path, given: Any, scanned: Callable[[], Model], seed: int) -> None:

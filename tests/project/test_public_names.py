@@ -49,13 +49,15 @@ def test_import_star(module: str) -> None:
 
 def test_names_that_are_imported_when_they_are_used() -> None:
     """They are there as if they were imported: for `dir`, for types, and if a name is wrong."""
-    text = (ROOT / "lookupstore" / "__init__.py").read_text()
-    typed = dict(
-        (name, module)
-        for module, names in re.findall(r"^    from lookupstore\.(\S+) import (.+)$", text, re.M)
-        for name in names.replace("open as open", "open").split(", ")
-    )
-    assert typed == vars(lookupstore)["_MODULES"]
+    for package in (lookupstore, importlib.import_module("lookupstore.spark")):
+        text = Path(str(package.__file__)).read_text()
+        line = rf"^    from {re.escape(package.__name__)}\.(\S+) import (.+)$"
+        typed = {
+            name.split(" as ")[0]: module
+            for module, names in re.findall(line, text, re.M)
+            for name in names.split(", ")
+        }
+        assert typed == vars(package)["_MODULES"]
     assert {*lookupstore.__all__, "open", "sst", "columnar", "errors"} <= set(dir(lookupstore))
     code = (
         "import lookupstore; assert 'build' not in vars(lookupstore); "
@@ -65,6 +67,19 @@ def test_names_that_are_imported_when_they_are_used() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "AttributeError: module 'lookupstore' has no attribute 'bulid'" in ran.stderr
+
+
+def test_workers_of_joins_with_stores_import_little() -> None:
+    """Each Python worker of an executor pays for its imports, in time and memory."""
+    code = """
+import sys
+import lookupstore.spark.join.worker
+others = ("builder", "columnar", "following", "hudi", "spark.build", "spark.hudi", "tables")
+names = [f"lookupstore.{name}" for name in others]
+print(*(name for name in sys.modules if name.startswith(tuple(names))))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == []
 
 
 def test_they_are_few() -> None:

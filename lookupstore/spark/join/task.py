@@ -16,7 +16,6 @@ from pyspark import TaskContext
 
 from lookupstore.arrow.fitting import is_kindred
 from lookupstore.arrow.types import plain_type
-from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import StaleStoreError
 from lookupstore.filters.row_filter import RowFilter
 from lookupstore.hostcache import stats
@@ -34,7 +33,8 @@ from lookupstore.storage.location import Location
 from lookupstore.store.local_files import LocalFiles, files_of
 from lookupstore.store.store import LookupStore
 
-if TYPE_CHECKING:  # joins with stores need nothing of Hudi
+if TYPE_CHECKING:  # joins with stores need neither
+    from lookupstore.columnar import ColumnarFiles
     from lookupstore.hudi import TableLookup
 
 #: Dimensions that are pickled in the state in which the join was planned.
@@ -188,6 +188,8 @@ class Task:
 
     def _table_at(self, planned: AsPlanned, moment: float) -> AsPlanned:
         """Return the table as of the newest commit that was completed before a moment."""
+        from lookupstore.columnar import ColumnarFiles
+
         settle = planned.settle_seconds if isinstance(planned, ColumnarFiles) else SETTLE_SECONDS
         before = datetime.fromtimestamp(moment - settle, timezone.utc)
         seen = _seen_commit(planned)

@@ -131,7 +131,7 @@ def takers() -> dict[str, Callable[..., Any]]:
             if not isinstance(one, type):
                 named = {name: one}
             else:
-                named = {f"{name}.{each}": getattr(one, each) for each in vars(one)}
+                named = {f"{name}.{each}": getattr(one, each) for each in dir(one)}
                 named = {n: m for n, m in named.items() if "._" not in n}
                 named[name] = one
             for called, function in named.items():

@@ -179,7 +179,7 @@ def test_nothing_that_takes_a_path_was_left_out() -> None:
             one = getattr(module, name)
             named = [(name, one)]
             if isinstance(one, type):
-                methods = {n: m for n, m in vars(one).items() if inspect.isfunction(m)}
+                methods = {n: getattr(one, n) for n in dir(one)}
                 named = [(f"{name}.{n}", m) for n, m in methods.items() if n[0] != "_"]
                 named.append((name, one.__init__))
             for called, function in named:

@@ -27,7 +27,7 @@ from lookupstore.hudi import TableLookup
 from lookupstore.spark import JoinExplanation, LookupMetrics, explain_join, lookup_join
 from lookupstore.spark.join import explain as spark_explain
 from lookupstore.spark.join import trip as spark_trip
-from lookupstore.spark.join.explain import residents_of
+from lookupstore.spark.join.host_copies import residents_of
 from lookupstore.storage.location import Location
 
 pytestmark = pytest.mark.spark
@@ -186,7 +186,7 @@ def test_lookups_in_compressed_files(
             hosts = explain_join(facts, store, "id").hosts or ()
             small = [dataclasses.replace(one, quota=100) for one in hosts]
             with monkeypatch.context() as patch:
-                patch.setattr(spark_explain, "hosts_of", Mock(return_value=tuple(small)))
+                patch.setattr(spark_explain, "hosts_with_copies", Mock(return_value=tuple(small)))
                 slow = explain_join(facts, store, "id").lookups
             assert slow.startswith(f"slow on {socket.gethostname()}: ")
             assert "set LOOKUPSTORE_CACHE_BYTES to more" in slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import re
 import shlex
@@ -50,7 +51,10 @@ def _wrong_text(found: re.Match[str]) -> str:
 
 def _build_of_table(found: re.Match[str]) -> str:
     folder = re.sub(r"/metadata/[^/]+\.json(\.gz)?$", "", ast.literal_eval(found["file"]))
-    return f"run: lookupstore build {shlex.quote(folder)} STORE --key COLUMN"
+    context = click.get_current_context(silent=True)
+    is_followed = context is not None and context.invoked_subcommand == "follow"
+    command = "follow" if is_followed else "build"
+    return f"run: lookupstore {command} {shlex.quote(folder)} STORE --key COLUMN"
 
 
 def _follow_again(found: re.Match[str]) -> str:
@@ -67,6 +71,7 @@ def _chosen_columns(found: re.Match[str]) -> str:
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
     r"^options: ": "--hoodie: ",
+    r"^(source|table): (?=\S)": "",
     r"^columns: no value column ('.*?') \(it is a key column, not a value column\); .*$": (
         r"columns: \1 is a key column; leave it out, and name value columns only"
     ),
@@ -197,6 +202,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"\(columns=\)": "(--columns)",
     r"^starts_with: (.*), or start= and stop=$": r"--starts-with: \1, or --start and --stop",
     r"build from its rows: deltalake\.DeltaTable\((?P<file>.*)\)$": _build_of_table,
+    r", or its rows: lookupstore\.hudi\.HudiTable\.open\(.*\)$": "",
     # The state of these tables is in their folder, so that a build reads it.
     r"pass the table of its catalog, .*\((?P<file>.*/metadata/v\d+(\.gz)?\.metadata\.json"
     r"(\.gz)?['\"])\)$": _build_of_table,
@@ -313,8 +319,13 @@ def message_of(error: Exception) -> str:
             "another encoding"
         )
     if isinstance(error, OSError) and error.strerror is not None:
-        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        return spoken(f"{where}{error.strerror}")
+        if error.filename is None:
+            return spoken(error.strerror)
+        path = os.fsdecode(error.filename)
+        is_relative = "://" not in path and not os.path.isabs(path)
+        looked = error.errno == errno.ENOENT and is_relative
+        at = f" (looked for {os.path.abspath(path)})" if looked else ""
+        return spoken(f"{path}: {error.strerror}{at}")
     if isinstance(error, (LookupStoreError, OSError, ImportError, RuntimeError, *_USAGE_ERRORS)):
         return spoken(str(error)) or type(error).__name__
     return f"{type(error).__name__}: {error} (run 'lookupstore --debug ...' for the traceback)"

@@ -14,7 +14,7 @@ from lookupstore.filters import Filter
 from lookupstore.filters.row_filter import RowFilter, row_filter
 from lookupstore.following.recorded import recorded_filter, recorded_place
 from lookupstore.following.versions import VersionHistory
-from lookupstore.source.search import FoundTable, find_source, path_of, shown_path
+from lookupstore.source.search import FoundTable, Path, find_source, path_of, shown_path
 from lookupstore.source.source import type_name
 from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_objects import library_format
@@ -25,6 +25,12 @@ from lookupstore.storage.location import Location, as_location
 from lookupstore.store.manifest import FollowedSnapshot
 from lookupstore.store.version_files import list_names
 from lookupstore.tables.history import TableHistory, TableMoment
+
+# The paths of tables, for errors.
+_TABLES = (
+    "the folder or URI of a Delta, Hudi, Iceberg or Paimon table, or of a store, or the name "
+    f"{FORM}"
+)
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,30 @@ def _place(table: Any) -> Location:
     return as_location(expanded(path) if isinstance(path, str) else path)
 
 
+def _no_table_error(path: Path, location: Location, missing: str) -> Exception:
+    """Return the error for a path that is not that of a table.
+
+    Args:
+        path: The path.
+        location: Its location.
+        missing: Text of the error that nothing was found there. Empty: there are files of rows.
+    """
+    shown = shown_path(path)
+    if location.is_file():
+        return FormatError(
+            f"table: {shown} is a file, not a table; build a store of it, and again with "
+            "overwrite=True when it changes"
+        )
+    if not missing:
+        return FormatError(
+            f"table: {shown} has files that belong to no table; build a store of them, and again "
+            "with overwrite=True when they change"
+        )
+    if location.is_there():
+        return FileNotFoundError(f"table: {shown} is a folder without a table; give {_TABLES}")
+    return FileNotFoundError(f"table: {missing}; give {_TABLES}")
+
+
 def table_history(table: Any) -> TableHistory:
     """Open a table with its former moments.
 
@@ -128,19 +158,21 @@ def table_history(table: Any) -> TableHistory:
     if table_format is None:
         if not isinstance(table, (str, os.PathLike, Location)):
             raise TypeError(
-                f"table is {type_name(table)}; give the folder or URI of a Delta, Hudi, Iceberg or "
-                f"Paimon table, or of a store; {FORM}; an open store; a deltalake.DeltaTable; or "
-                "a table or scan of pyiceberg"
+                f"table is {type_name(table)}; give {_TABLES}; an open store; a "
+                "deltalake.DeltaTable; or a table or scan of pyiceberg"
             )
         path, location = path_of(table), _place(table)
         if list_names(location):
             return VersionHistory(location)
-        found = find_source([path], tables=READABLE)
+        try:
+            found = find_source([path], tables=READABLE)
+        except (FileNotFoundError, ValueError) as error:
+            said = str(error).removeprefix("source: ")
+            if said == str(error):  # of the path itself, such as a URI that is not known
+                raise
+            raise _no_table_error(path, location, said) from None
         if not isinstance(found, FoundTable):
-            raise FormatError(
-                f"table: {shown_path(path)} has files that belong to no table; build a store of "
-                "them, and again with overwrite=True when they change"
-            )
+            raise _no_table_error(path, location, "")
         table_format, table = found.format, found.path
     history: TableHistory = table_reader(table_format).table_history(table)
     return history

@@ -24,6 +24,7 @@ from lookupstore.source.table_folders import (
 from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
+from lookupstore.storage.object_answers import meaning_of, missing_at
 from lookupstore.storage.trees import all_below, answers, is_link, real_path
 from lookupstore.storage.uris import (
     check_path,
@@ -260,7 +261,8 @@ def find_source(
             raise
         except Exception as error:
             uri = path.given[0] if isinstance(path, Location) else path
-            if not tells_secrets(str(error), uri, filesystem):
+            is_plain = not tells_secrets(str(error), uri, filesystem)
+            if is_plain and meaning_of(str(error)) is None:
                 raise
             raise without_credentials_error(error, one.shown, uri, filesystem) from None
         if isinstance(found, FoundTable):
@@ -313,8 +315,15 @@ class _Search:
             return self._found(self._files_below(root), root)
         if not any(sign in root for sign in _MAGIC):
             self._check_branch(root)
-            raise FileNotFoundError(f"source: {self.shown}: no such file or folder")
+            missing = missing_at(self._filesystem, root)
+            raise FileNotFoundError(f"source: {self.shown}: {missing}{self._looked_for()}")
         return self._matching_files()
+
+    def _looked_for(self) -> str:
+        """Return the whole path, for errors, if it was given relative to the current folder."""
+        path = self._path
+        is_relative = isinstance(path, str) and "://" not in path and not os.path.isabs(path)
+        return f" (looked for {self._root})" if is_relative else ""
 
     def _matching_files(self) -> FoundFiles:
         parts = self._root.split("/")
@@ -337,7 +346,7 @@ class _Search:
             raise FileNotFoundError(
                 f"source: no file that is not empty matches {self.shown}"
                 if self.folders
-                else f"source: no file matches {self.shown}"
+                else f"source: no file matches {self.shown}{self._looked_for()}"
             )
         for folder in sorted(walked):
             table = self._tables.at(folder)

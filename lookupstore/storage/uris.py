@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from lookupstore.storage.azure_credentials import has_credentials
 from lookupstore.storage.catalog_names import is_catalog_name
+from lookupstore.storage.object_answers import meaning_of
 from lookupstore.storage.secrets import HIDDEN, option_values, without_values
 from lookupstore.storage.storage_options import open_with_options
 
@@ -267,8 +268,11 @@ def without_credentials_error(
     """
 
     def told(message: str) -> str:
+        meaning = meaning_of(message)
         message = _without_secrets(message, uri)
-        return message if filesystem is None else told_by(filesystem, message, where)
+        if filesystem is not None:
+            message = told_by(filesystem, message, where)
+        return message if meaning is None else f"{meaning} ({message})"
 
     if isinstance(error, OSError):
         return type(error)(error.errno or errno.EIO, told(error.strerror or str(error)), where)

@@ -35,6 +35,7 @@ from lookupstore.errors import (
 from lookupstore.hostcache.background import start_thread
 from lookupstore.source.table_folders import TableSearch
 from lookupstore.storage.location import Location, as_location
+from lookupstore.storage.object_answers import missing_at
 from lookupstore.store.manifest import MOST_MANIFEST_BYTES, Manifest, parse_manifest
 from lookupstore.store.marks import marks
 
@@ -567,9 +568,9 @@ def names_of_store(location: Location) -> list[VersionName]:
             "sorted files, lookupstore.build builds a store of Parquet, ORC, CSV or JSON lines"
         )
     if not location.is_there():
-        raise FileNotFoundError(
-            f"{location.uri}: no such store folder; lookupstore.build makes one"
-        )
+        kind = "store folder; lookupstore.build makes one"
+        missing = missing_at(*location.resolve(""), kind)
+        raise FileNotFoundError(f"{location.uri}: {missing}")
     if _FORMER_MANIFEST in location.names():
         raise FormatError(
             f"{location.uri}: has a {_FORMER_MANIFEST} but no versions: this is format version 1, "

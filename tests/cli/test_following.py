@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click.testing
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lookupstore
@@ -146,6 +147,61 @@ def test_errors_name_options(tmp_path: Path) -> None:
     assert "no such file or folder" in error(tmp_path / "none", tmp_path / "s", "--key", "id")
     said = error(table, tmp_path / "s", "--key", "id", "--where", "x = 1")
     assert "x is no column; the table has 'id', 's'" in said
+
+
+def test_what_is_not_a_table_and_what_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors say in words of the shell what was looked for, and what to give."""
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({"id": [1]})
+    pq.write_table(rows, "rows.parquet")
+    Path("rows.csv").write_text("id\n1\n")
+    Path("files").mkdir()
+    pq.write_table(rows, "files/1.parquet")
+    Path("empty").mkdir()
+    deltalake.write_deltalake("above/t", rows)
+    HudiTable.create("hudi/t", rows, record_key="id", name="t")
+    tables = (
+        "; give the folder or URI of a Delta, Hudi, Iceberg or Paimon table, or of a store, or the "
+        "name iceberg:CATALOG.NAMESPACE.TABLE"
+    )
+    for table, said in (
+        ("nix", f"nix: no such file or folder (looked for {tmp_path}/nix){tables}"),
+        ("empty", f"empty is a folder without a table{tables}"),
+        ("rows.csv", "rows.csv is a file, not a table; build a store of it, and again with "
+         "--overwrite when it changes"),
+        ("rows.parquet", "rows.parquet is a file, not a table; build a store of it, and again "
+         "with --overwrite when it changes"),
+        ("files", "files has files that belong to no table; build a store of them, and again "
+         "with --overwrite when they change"),
+        ("iceberg:users", "iceberg:users does not name a table; give "
+         "iceberg:CATALOG.NAMESPACE.TABLE"),
+    ):  # fmt: skip
+        result = run("follow", table, "store", "--key", "id")
+        assert (result.exit_code in (1, 2), result.stdout) == (True, ""), table
+        assert result.stderr == f"Error: {said}\n"
+    result = run("follow", "above", "store", "--key", "id")
+    assert f"run: lookupstore follow {tmp_path}/above/t STORE --key COLUMN" in result.stderr
+    result = run("follow", "hudi", "store", "--key", "id")
+    assert result.stderr.endswith(f"; give '{tmp_path}/hudi/t' alone, which is read as the table\n")
+    assert not Path("store").exists()
+
+
+def test_paths_with_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (
+        "build nix store --key id", "build nix*.csv store --key id", "get nix 1",
+        "get nix 1 --key id", "scan nix", "head nix", "info nix", "verify nix", "dump nix",
+        "join nix nix --on id", "upsert nix nix", "sync nix", "versions nix", "publish nix store",
+        "hudi info nix",
+    ):  # fmt: skip
+        result = run(*words.split())
+        assert (result.exit_code, result.stdout) == (2, ""), words
+        assert result.stderr.startswith("Error: "), words
+        assert f"{tmp_path}/nix" in result.stderr, "what was looked for"
+        assert "source:" not in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 def test_a_store_is_synced_with_what_it_records(tmp_path: Path) -> None:

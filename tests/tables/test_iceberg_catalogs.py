@@ -201,8 +201,22 @@ def test_names_that_lead_nowhere(
     refused("iceberg:users", ValueError, "does not name a table; give iceberg:CATALOG.NAMESPACE")
     refused("iceberg:prod..users", ValueError, "does not name a table")
     refused("iceberg:other.sales.users", ValueError, r"no catalog 'other'; .*\.pyiceberg\.yaml")
-    refused("iceberg:prod.sales.gone", FileNotFoundError, "its catalog has no such table")
-    refused("iceberg:prod.gone.users", FileNotFoundError, "its catalog has no such table")
+    refused("iceberg:prd.sales.users", ValueError, r"no catalog 'prd'; did you mean 'prod'\?")
+    refused(
+        "iceberg:prod.sales.gone",
+        FileNotFoundError,
+        r"the catalog 'prod' has no table 'gone' in the namespace 'sales'; it has \['users'\]",
+    )
+    refused(
+        "iceberg:prod.sales.usrs",
+        FileNotFoundError,
+        r"no table 'usrs' in the namespace 'sales'; did you mean 'users'\? It has \['users'\]",
+    )
+    refused(
+        "iceberg:prod.gone.users",
+        FileNotFoundError,
+        r"the catalog 'prod' has no namespace 'gone'; it has \['sales'\]",
+    )
     refused("iceberg:prod.sales.users.branch_b", FormatError, r"no branch 'b'; it has \['main'\]")
     refused("iceberg:prod.sales.users.tag_main", FormatError, r"no tag 'main'; it has \[\]")
     with pytest.raises(FormatError, match="names a table of a catalog; give it alone"):

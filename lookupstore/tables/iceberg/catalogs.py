@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from lookupstore.errors import FormatError, LookupStoreError, listed
+from lookupstore.errors import FormatError, LookupStoreError, listed, meant
 from lookupstore.extras import require
 from lookupstore.storage.catalog_names import PREFIX, catalog_parts
 from lookupstore.storage.uris import hide_urls
@@ -67,22 +67,62 @@ def catalog_table(name: str) -> CatalogTable:
     """
     require("iceberg", "reading an Iceberg table")
     from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
     from pyiceberg.utils.config import Config
 
     called, address, names, query = catalog_parts(name)
     shown = f"{PREFIX}{address}"
     options = pyicebergs(dict(parse_qsl(query, keep_blank_values=True)), shown)
     # pyiceberg itself reads the file once, when it is imported.
-    known: Any = Config().get_catalog_config(called)
+    config = Config()
+    known: Any = config.get_catalog_config(called)
     if known is None:
+        described: Any = config.config.get("catalog")
+        others = [*described] if isinstance(described, dict) else []
+        remedy = "describe it in .pyiceberg.yaml or in variables PYICEBERG_CATALOG__NAME__URI"
+        if others:
+            remedy = f"it has [{listed(others)}]: {remedy}"
         raise ValueError(
-            f"source: {shown}: pyiceberg has no catalog {called!r}; describe it in .pyiceberg.yaml"
+            f"source: {shown}: pyiceberg has no catalog {called!r}{meant(called, others, remedy)}"
         )
     with answering(shown):
         # As with a name alone, pyiceberg is told of no class to import.
         said = {name: value for name, value in known.items() if name != "py-catalog-impl"}
         catalog = load_catalog(called, **{**said, **options})
-        return _loaded(catalog, names, shown)
+        try:
+            return _loaded(catalog, names, shown)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            missing = _missing(catalog, names)
+            raise FileNotFoundError(
+                f"source: {shown}: the catalog {called!r} has {missing}"
+            ) from None
+
+
+def _missing(catalog: Any, names: list[str]) -> str:
+    """Return what a catalog lacks of a name: a namespace or a table, and which it has.
+
+    Args:
+        catalog: The catalog.
+        names: The names in it, of which the last is that of the table.
+    """
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    *spaces, table = names
+    namespace = ".".join(spaces)
+    missing = f"no table {table!r} in the namespace {namespace!r}"
+    try:
+        try:
+            known = [one[-1] for one in catalog.list_tables(tuple(spaces))]
+        except NoSuchNamespaceError:
+            known = []
+        # Some catalogs have no tables in a namespace that they do not have.
+        all_spaces = [] if known else [".".join(one) for one in catalog.list_namespaces()]
+    except Exception:  # each kind of catalog has its own errors, and others may list nothing
+        return missing
+    if not known and len(spaces) == 1 and namespace not in all_spaces:
+        missing = f"no namespace {namespace!r}"
+        return missing + meant(namespace, all_spaces, f"it has [{listed(all_spaces)}]")
+    return missing + meant(table, known, f"it has [{listed(known)}]")
 
 
 def _loaded(catalog: Any, names: list[str], shown: str) -> CatalogTable:

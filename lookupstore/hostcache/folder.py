@@ -30,6 +30,7 @@ from lookupstore.errors import DiskQuotaError
 from lookupstore.hostcache.own_folder import (
     VARIABLE,
     NotOwnError,
+    is_shared,
     make_own_folder,
     open_own,
     own_part,
@@ -80,7 +81,8 @@ class HostFolder:
             its room is needed.
 
     Raises:
-        ValueError: The quota is not a positive number, or the retention is negative.
+        ValueError: The quota is not a positive number, the retention is negative, or a variable of
+            the environment has a wrong value.
 
     Example:
         >>> HostFolder("copies", quota=1 << 20).used
@@ -93,6 +95,7 @@ class HostFolder:
         quota: Size | None,
         retention: timedelta | None = RETENTION,
     ) -> None:
+        is_shared()  # a wrong value is an error here, not at the first copy
         self._given = None if path is None else own_part(os.path.abspath(expanded(os.fspath(path))))
         self._quota = _default_quota() if quota is None else bytes_of(quota, "quota", least=1)
         if retention is not None and retention < timedelta():
@@ -295,6 +298,16 @@ def with_room(pin: Callable[[], P]) -> P:
         descriptors.all_give_way()
         # Running calls, in this and other processes, keep their files until they end.
         time.sleep(0.05)
+
+
+def check_settings() -> None:
+    """Check the environment variables of the cache, before work that ends by opening files.
+
+    Raises:
+        ValueError: One of them has a wrong value; the error names it.
+    """
+    is_shared()
+    _default_quota()
 
 
 def default_folder() -> str:

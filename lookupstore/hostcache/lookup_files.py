@@ -125,7 +125,7 @@ class LookupFiles:
         """
         try:
             descriptor = open_own(self.path_of(name))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # to make it raises the error of the folder
             return None
         except NotOwnError as error:
             _log.warning("%s", error)

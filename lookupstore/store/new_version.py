@@ -22,6 +22,7 @@ from lookupstore.errors import (
     LookupStoreError,
     listed,
 )
+from lookupstore.hostcache.folder import check_settings
 from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.storage.location import Location
@@ -107,7 +108,10 @@ class NewVersion:
             FileExistsError: There is a store and `overwrite` is False, or the folder is something
                 else.
             CommitConflictError: Others removed the folders on every attempt.
+            ValueError: A variable of the cache folder, without which the version could not be
+                opened when it is complete, has a wrong value.
         """
+        check_settings()
         location = self.location
         if list_names(location) and not self._overwrite:
             raise store_exists_error(location)

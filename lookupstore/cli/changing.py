@@ -14,11 +14,12 @@ from lookupstore.cli.options import (
     PLACE,
     Option,
     names_of,
+    out_option,
     output_option,
     retain_option,
 )
-from lookupstore.cli.output import write_first_rows
-from lookupstore.cli.sources import TextFlags, rows_of, text_flags
+from lookupstore.cli.output import check_out, write_found
+from lookupstore.cli.sources import TextFlags, check_kept, rows_of, text_flags
 from lookupstore.cli.terminal import echo
 from lookupstore.errors import listed
 from lookupstore.quantities import bytes_of, seconds_of
@@ -173,6 +174,7 @@ def compact(path: str, temp_dir: str | None, threads: int | None, retain: str, o
 @click.option("--ignore", type=VALUE_COLUMNS, metavar="A,B",
               help="Value columns in which a change does not count.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+@out_option
 @output_option("table", "json", "csv", "arrow")
 def changes(
     path: str,
@@ -181,9 +183,12 @@ def changes(
     columns: str | None,
     ignore: str | None,
     limit: int | None,
+    out: str | None,
     output: str,
 ) -> None:
     """Print what became of each row between two versions, and what it was before."""
+    check_out(out)
+    check_kept(out, path)
     with open_store(path) as store:
         found = store.changes(
             _moment(since),
@@ -191,7 +196,7 @@ def changes(
             columns=None if columns is None else names_of(columns),
             ignore=() if ignore is None else names_of(ignore),
         )
-        write_first_rows(found.schema, found, output, limit)
+        write_found(found.schema, found, output, out, limit)
 
 
 def _moment(text: str | None) -> Moment | None:

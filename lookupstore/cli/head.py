@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias
+
 import click
 import pyarrow as pa
 
@@ -11,11 +15,12 @@ from lookupstore.cli.options import (
     PLACE,
     as_of_option,
     names_of,
+    out_option,
     output_option,
     table_version_option,
 )
-from lookupstore.cli.output import limited, write_rows
-from lookupstore.cli.sources import TextFlags, is_pipe, text_flags
+from lookupstore.cli.output import check_out, write_found
+from lookupstore.cli.sources import TextFlags, check_kept, is_pipe, text_flags
 from lookupstore.errors import FormatError, listed
 from lookupstore.source.search import is_stream
 from lookupstore.source.source import Source
@@ -24,6 +29,10 @@ from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.path_kind import PathKind, kind_of
 from lookupstore.store.store import open as open_store
+from lookupstore.store.version_files import list_names, located
+
+# Function that writes the first of some rows with a schema.
+_Show: TypeAlias = Callable[[pa.Schema, Iterable[pa.RecordBatch]], None]
 
 
 @click.command()
@@ -36,6 +45,7 @@ from lookupstore.store.store import open as open_store
 @table_version_option
 @as_of_option
 @text_flags
+@out_option
 @output_option("table", "json", "csv", "arrow")
 def head(
     paths: tuple[str, ...],
@@ -44,20 +54,24 @@ def head(
     version: int | None,
     as_of: str | None,
     text: TextFlags,
+    out: str | None,
     output: str,
 ) -> None:
     """Print the first rows of a store, of files as 'build' reads them, or of a table.
 
     Rows of a store are in key order, those of files in the order of the files; - is standard input.
     """
+    check_out(out)
+    check_kept(out, *paths)
     wanted = None if columns is None else names_of(columns)
+    show = partial(write_found, output=output, out=out, limit=limit)
     is_read = len(paths) > 1 or paths[0] == "-" or is_stream(paths[0]) or is_pipe(paths[0])
     kind = None if is_read else kind_of(paths[0])
-    if kind is PathKind.STORE:
+    if kind is PathKind.STORE and list_names(located(paths[0])):
         text.check_unused(f"{shown_uri(paths[0])} is a store")
         store = open_store(paths[0], version=version, as_of=as_of)
         with store, store.scan(columns=wanted) as reader:
-            write_rows(reader.schema, limited(reader, limit), output)
+            show(reader.schema, reader)
         return
     if version is not None or as_of is not None:
         if kind is None:
@@ -65,22 +79,22 @@ def head(
         check_no_commit(paths[0], kind, version=version, as_of=as_of)
         text.check_unused(f"{shown_uri(paths[0])} is a table")
         if kind is PathKind.HUDI_TABLE and version is None:
-            _write_hudi_rows(paths[0], wanted, as_of, limit, output)
+            _write_hudi_rows(paths[0], wanted, as_of, show)
         else:
-            _write_source(source_at(paths[0], version=version, as_of=as_of), wanted, limit, output)
+            _write_source(source_at(paths[0], version=version, as_of=as_of), wanted, show)
         return
     file = _sorted_file(paths[0]) if kind is PathKind.SORTED_FILE and text.is_usual else None
     if file is not None:
         only_stores(columns=columns)
         with file:
             schema = pa.schema({"key": pa.large_binary(), "value": pa.large_binary()})
-            write_rows(schema, limited(file.scan(), limit), output)
+            show(schema, file.scan())
         return
-    _write_source(text.source_of(paths), wanted, limit, output)
+    _write_source(text.source_of(paths), wanted, show)
 
 
-def _write_source(source: Source, wanted: list[str] | None, limit: int, output: str) -> None:
-    """Print the first rows of a source, in the given columns. None: all."""
+def _write_source(source: Source, wanted: list[str] | None, show: _Show) -> None:
+    """Write the first rows of a source, in the given columns. None: all."""
     names = source.schema.names if wanted is None else wanted
     for name in names:
         if name not in source.schema.names:
@@ -89,13 +103,11 @@ def _write_source(source: Source, wanted: list[str] | None, limit: int, output: 
                 f"[{listed(source.schema.names)}]"
             )
     schema = pa.schema([source.schema.field(name) for name in names])
-    write_rows(schema, limited(source.batches(names), limit), output)
+    show(schema, source.batches(names))
 
 
-def _write_hudi_rows(
-    path: str, wanted: list[str] | None, as_of: str | None, limit: int, output: str
-) -> None:
-    """Print the first rows of a Hudi table as it was, in the given data columns. None: all."""
+def _write_hudi_rows(path: str, wanted: list[str] | None, as_of: str | None, show: _Show) -> None:
+    """Write the first rows of a Hudi table as it was, in the given data columns. None: all."""
     from lookupstore.hudi import HudiTable
     from lookupstore.hudi.meta_columns import META_COLUMNS
 
@@ -103,7 +115,7 @@ def _write_hudi_rows(
     known = table.schema
     names = [one for one in known.names if one not in META_COLUMNS] if wanted is None else wanted
     batches = table.scan_batches(columns=names, as_of=as_of)
-    write_rows(pa.schema([known.field(name) for name in names]), limited(batches, limit), output)
+    show(pa.schema([known.field(name) for name in names]), batches)
 
 
 def _sorted_file(path: str) -> Reader | None:

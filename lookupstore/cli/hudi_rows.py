@@ -26,11 +26,12 @@ from lookupstore.cli.options import (
     as_of_option,
     filter_option,
     names_of,
+    out_option,
     output_option,
     query_type_option,
 )
-from lookupstore.cli.output import TABLE_ROWS, write_first_rows, write_json, write_rows
-from lookupstore.cli.sources import TextFlags, key_text_flags, text_flags
+from lookupstore.cli.output import TABLE_ROWS, check_out, write_found, write_json, write_rows
+from lookupstore.cli.sources import TextFlags, check_kept, key_text_flags, text_flags
 from lookupstore.cli.terminal import echo, echo_text
 from lookupstore.errors import listed
 from lookupstore.filters import Filter
@@ -97,6 +98,7 @@ _skipping = click.option(
 @as_of_option
 @query_type_option
 @key_text_flags
+@out_option
 @output_option("table", "json", "csv", "arrow")
 def get(
     path: str,
@@ -107,6 +109,7 @@ def get(
     as_of: str | None,
     query_type: str,
     text: TextFlags,
+    out: str | None,
     output: str,
 ) -> int:
     """Print the rows with these keys.
@@ -116,6 +119,8 @@ def get(
     'lookupstore get --help' says how to type keys.
     """
     check_one_of(keys, keys_file, text)
+    check_out(out)
+    check_kept(out, keys_file, path)
     table = HudiTable.open(path, query_type=query_type)
     wanted = _wanted(table, keys, keys_file, text)
     try:
@@ -137,8 +142,9 @@ def get(
         found = found.filter(pa.array([one in are_wanted for one in known], pa.bool_()))
     are_known = set(known)
     missing = [number for number, row in enumerate(rows) if row not in are_known]
-    if found.num_rows or output != "table":
-        _write(found.select(names), output)
+    if found.num_rows or output != "table" or out is not None:
+        shown = found.select(names)
+        write_found(shown.schema, shown.to_batches(), output, out, limit=shown.num_rows)
     if missing:
         if keys_file is None:
             said = f"no key {missing_text(keys[one] for one in missing)}"
@@ -160,6 +166,7 @@ def get(
 @as_of_option
 @query_type_option
 @_skipping
+@out_option
 @output_option("table", "json", "csv", "arrow")
 def scan(
     path: str,
@@ -170,9 +177,12 @@ def scan(
     as_of: str | None,
     query_type: str,
     skipping: bool,
+    out: str | None,
     output: str,
 ) -> None:
     """Print the rows of a table, in the order of its files."""
+    check_out(out)
+    check_kept(out, path)
     table = HudiTable.open(path, query_type=query_type)
     known = table.schema
     names = _data_columns(known) if columns is None else names_of(columns)
@@ -182,7 +192,7 @@ def scan(
     batches = table.scan_batches(
         columns=names, filter=where or None, as_of=as_of, skipping=skipping
     )
-    write_first_rows(pa.schema([known.field(name) for name in names]), batches, output, limit)
+    write_found(pa.schema([known.field(name) for name in names]), batches, output, out, limit)
 
 
 @click.command()
@@ -192,6 +202,7 @@ def scan(
 @_columns
 @filter_option(required=False)
 @_limit
+@out_option
 @output_option("table", "json", "csv", "arrow")
 def incremental(
     path: str,
@@ -200,16 +211,19 @@ def incremental(
     columns: str | None,
     filters: tuple[str, ...],
     limit: int | None,
+    out: str | None,
     output: str,
 ) -> None:
     """Print the rows that changed after an instant, each in its newest state.
 
     Deleted rows are not among them: 'lookupstore hudi changes' has these, and what rows were.
     """
+    check_out(out)
+    check_kept(out, path)
     table = HudiTable.open(path)
     names = _data_columns(table.schema) if columns is None else names_of(columns)
     found = table.incremental(since, until, columns=names, filter=[*filters] or None)
-    write_first_rows(found.schema, found.to_batches(), output, limit)
+    write_found(found.schema, found.to_batches(), output, out, limit)
 
 
 @click.command()
@@ -220,6 +234,7 @@ def incremental(
 @click.option("--ignore", type=COLUMNS, metavar="A,B",
               help="Columns in which a change does not count.")  # fmt: skip
 @_limit
+@out_option
 @output_option("table", "json", "csv", "arrow")
 def changes(
     path: str,
@@ -228,16 +243,19 @@ def changes(
     columns: str | None,
     ignore: str | None,
     limit: int | None,
+    out: str | None,
     output: str,
 ) -> None:
     """Print what became of each row between two instants, and what it was before."""
+    check_out(out)
+    check_kept(out, path)
     found = HudiTable.open(path).changes(
         since,
         until,
         columns=None if columns is None else names_of(columns),
         ignore=() if ignore is None else names_of(ignore),
     )
-    write_first_rows(found.schema, found, output, limit)
+    write_found(found.schema, found, output, out, limit)
 
 
 @click.command()

@@ -11,7 +11,14 @@ import pyarrow as pa
 from lookupstore.cli.completion import FACT_COLUMNS
 from lookupstore.cli.json_text import json_lines
 from lookupstore.cli.opened import lookups_options, naming_no_cache, only_files, open_lookups
-from lookupstore.cli.options import PLACE, columns_option, names_of, no_cache_option, output_option
+from lookupstore.cli.options import (
+    PLACE,
+    columns_option,
+    names_of,
+    no_cache_option,
+    out_option,
+    output_option,
+)
 from lookupstore.cli.output import check_out, write_file, write_first_rows
 from lookupstore.cli.sources import TextFlags, check_kept, text_flags
 from lookupstore.cli.text_remedies import KEYS
@@ -37,9 +44,7 @@ from lookupstore.storage.uris import shown_uri
 @lookups_options
 @no_cache_option
 @text_flags
-@click.option("-o", "--out", metavar="FILE",
-              help="Write the rows to a file .parquet, .arrow, .csv or .json instead, a batch at "
-              "a time.")  # fmt: skip
+@out_option
 @output_option("table", "json", "csv", "arrow")
 @click.pass_context
 def join(
@@ -63,7 +68,7 @@ def join(
     keep their order, and may repeat keys; a null matches nothing. STORE may also be Parquet or
     ORC files as they are, with --key, or a Hudi table.
     """
-    check_out(ctx, out)
+    check_out(out)
     check_kept(out, facts, path)
     try:
         check_adds_nothing(how, **{"--columns": columns, "--prefix": prefix, "--found": found})

@@ -36,6 +36,7 @@ from lookupstore.cli.options import (
     hex_option,
     names_of,
     no_cache_option,
+    out_option,
     output_option,
 )
 from lookupstore.cli.output import (
@@ -43,6 +44,7 @@ from lookupstore.cli.output import (
     check_out,
     write_file,
     write_first_rows,
+    write_found,
     write_rows,
     write_text,
 )
@@ -66,14 +68,9 @@ from lookupstore.store.path_kind import PathKind, kind_of
 @no_cache_option
 @hex_option
 @key_text_flags
-@click.option("-o", "--out", metavar="FILE",
-              help="Write the rows to a file .parquet, .arrow, .csv or .json instead, a batch at "
-              "a time.")  # fmt: skip
+@out_option
 @output_option("table", "json", "csv", "arrow")
-@click.pass_context
 def get(
-    ctx: click.Context,
-    /,
     path: str,
     keys: tuple[str, ...],
     keys_file: str | None,
@@ -100,7 +97,7 @@ def get(
     --key; or a Hudi table, whose record key is the key if --key is missing.
     """
     check_one_of(keys, keys_file, text)
-    check_out(ctx, out)
+    check_out(out)
     check_kept(out, keys_file, path)
     wanted = None if columns is None else names_of(columns)
     order: str = what["order"]
@@ -211,6 +208,7 @@ def _write_answers(
 @click.option("--reverse", is_flag=True, help="From the last key to the first.")
 @lookups_options
 @hex_option
+@out_option
 @output_option("table", "json", "csv", "arrow")
 def scan(
     path: str,
@@ -222,6 +220,7 @@ def scan(
     limit: int | None,
     reverse: bool,
     hexadecimal: bool,
+    out: str | None,
     output: str,
     **what: Any,
 ) -> None:
@@ -229,6 +228,8 @@ def scan(
 
     'lookupstore get --help' says how to type keys, and what STORE_OR_FILE may be.
     """
+    check_out(out)
+    check_kept(out, path)
     bounds = {"start": start, "stop": stop, "prefix": prefix}
     given = {name: value for name, value in bounds.items() if value is not None}
     if what["key"] is None and kind_of(path) is PathKind.HUDI_TABLE:
@@ -265,7 +266,7 @@ def scan(
                 reverse=reverse,
             )
             batches, schema = iter(reader), reader.schema
-        write_first_rows(schema, batches, output, limit)
+        write_found(schema, batches, output, out, limit)
 
 
 def _beginning(text: str | None, prefix: str | None, schema: pa.Schema) -> str | bytes | None:

@@ -148,6 +148,15 @@ query_type_option: Option = click.option(
 )
 
 
+out_option: Option = click.option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    help="Write the rows to a file .parquet, .arrow, .feather, .csv, .json or .jsonl instead, "
+    "which appears when it is complete.",
+)
+
+
 def output_option(*formats: str) -> Option:
     """Return ``--output``, the first of whose formats is the default."""
     return click.option(

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, NoReturn
 
 import click
@@ -22,6 +22,7 @@ from lookupstore.cli.tables import fields_table, list_table, rows_table
 from lookupstore.cli.terminal import echo
 from lookupstore.columnar.parquet_rows import ParquetRowWriter
 from lookupstore.errors import printable
+from lookupstore.progress import watched
 from lookupstore.storage.home import expanded
 from lookupstore.storage.naming import naming, temporary_name
 
@@ -162,11 +163,13 @@ def file_format(path: str) -> str:
     """
     ending = os.path.splitext(path)[1].lower()
     if ending not in FILE_FORMATS or "://" in path:
-        raise click.UsageError(f"-o {path}: name a file of this machine {', '.join(FILE_FORMATS)}")
+        raise click.UsageError(
+            f"-o {path}: name a file of this machine that ends in {', '.join(FILE_FORMATS)}"
+        )
     return FILE_FORMATS[ending]
 
 
-def check_out(ctx: click.Context, out: str | None) -> None:
+def check_out(out: str | None) -> None:
     """Refuse a file for the rows with an unknown format, or together with `--output`.
 
     Raises:
@@ -174,7 +177,8 @@ def check_out(ctx: click.Context, out: str | None) -> None:
     """
     if out is None:
         return
-    if ctx.get_parameter_source("output") is not ParameterSource.DEFAULT:
+    asked = click.get_current_context().get_parameter_source("output")
+    if asked is not ParameterSource.DEFAULT:
         raise click.UsageError("give --output or -o, whose ending says the format")
     file_format(out)
 
@@ -209,6 +213,32 @@ def write_file(
         if isinstance(error, OSError) and error.filename == temporary:
             error.filename = given
         raise
+
+
+def write_found(
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    output: str,
+    out: str | None,
+    limit: int | None = None,
+) -> None:
+    """Write rows to a file, or print the first ones.
+
+    Args:
+        schema: Columns of the rows.
+        batches: All rows.
+        output: Form of the output: ``table``, ``json`` (an object per line), ``csv`` or ``arrow``
+            (an IPC stream).
+        out: Path of the file. None: the rows are printed.
+        limit: Greatest number of rows. None: all rows, or the first few of a table.
+    """
+    if out is None:
+        write_first_rows(
+            schema, batches, output, limit, "--limit N shows more, and -o FILE has all"
+        )
+        return
+    with closing(watched(limited(batches, limit), "Writing")) as written:
+        write_file(out, schema, written, (json_lines(batch) for batch in written))
 
 
 def _write_binary(

@@ -121,7 +121,7 @@ def upsert(
     gone = None if not deletes else _keys(deletes, keys, text, are_alone=not sources)
     changed = upsert_store(
         path,
-        text.source_of(sources) if sources else None,
+        text.source_of(sources, known) if sources else None,
         deletes=gone,
         columns=None if columns is None else names_of(columns),
         changes_by=changes_by,
@@ -219,8 +219,10 @@ def _keys(files: tuple[str, ...], keys: pa.Schema, text: TextFlags, *, are_alone
         is_stream(one) and format_of(one, STREAM_FORMATS) == "CSV" for one in files
     )
     dialect = text.dialect if are_alone else replace(text.dialect, names=None)
+    if not is_csv:
+        dialect = replace(USUAL, zone=dialect.zone, formats=dialect.formats)
     try:
-        opened = open_source(rows, max_text=text.max_text, dialect=dialect if is_csv else USUAL)
+        opened = open_source(rows, max_text=text.max_text, dialect=dialect)
     except ValueError as error:
         said, is_format, _ = str(error).removeprefix("source: ").partition("; if it is CSV")
         if not is_format:
@@ -232,6 +234,11 @@ def _keys(files: tuple[str, ...], keys: pa.Schema, text: TextFlags, *, are_alone
     except FileNotFoundError as error:
         said = str(error).removeprefix("source: ")
         raise FileNotFoundError(f"--deletes: {said}; give a file of keys") from None
+    if are_alone:
+        if opened.in_types is None:
+            text.check_unused(f"--deletes: {opened.description} has types of its own")
+        asked = pa.schema(one for one in opened.schema if one.name in keys.names)
+        text.check_zone(asked, f"--deletes: {opened.description}", keys)
     source = in_types(opened, keys)
     names = keys.names
     for name in names:

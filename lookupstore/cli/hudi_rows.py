@@ -353,7 +353,7 @@ def upsert(
         operation = asked if asked in _OPERATIONS else operation
     table = HudiTable.open(path)
     options = flags.options(table, operation)
-    source = text.source_of(files)
+    source = text.source_of(files, table.schema)
     result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
     if output == "json":
         write_json(fields_of(result, dry_run))

@@ -83,7 +83,7 @@ def merge(
     """
     table = HudiTable.open(path)
     options = flags.options(table, "upsert")
-    merging = table.merge(text.source_of(files), None if on is None else names_of(on))
+    merging = table.merge(text.source_of(files, table.schema), None if on is None else names_of(on))
     for clause in clauses:
         merging = merging.when(clause)
     result = merging.execute(options=options, dry_run=dry_run)

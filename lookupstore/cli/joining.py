@@ -85,7 +85,8 @@ def join(
         keys = [(fact, opened.schema.field(name).type) for fact, name in pairs.items()
                 if name in opened.key]  # fmt: skip
         ctx.meta[KEYS] = {fact for fact, _ in keys}
-        source = in_types(with_every_column(text.source_of([facts])), pa.schema(keys))
+        known = pa.schema(keys)
+        source = in_types(with_every_column(text.source_of([facts], known)), known)
         rows = pa.RecordBatchReader.from_batches(source.schema, source.batches(source.schema.names))
         joined = opened.join(rows, pairs, how, wanted, prefix=prefix, found=found)
         if out is None:

@@ -17,7 +17,7 @@ from lookupstore.arrow.types import unwrap
 from lookupstore.cli.csv_text import csv_texts
 from lookupstore.cli.failures import message_of
 from lookupstore.cli.key_text import key_types, parse_columns
-from lookupstore.cli.sources import TextFlags
+from lookupstore.cli.sources import TextFlags, has_zone
 from lookupstore.errors import FormatError, listed
 from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.csv_rows import CsvRows, names_at
@@ -212,6 +212,8 @@ class _Columns:
     def as_given(self, fields: pa.Schema, names: Collection[str], name: str) -> pa.Schema:
         """Return the types in which columns of CSV are read: texts, unless an option says more.
 
+        Times that `--zone` is about have the type of the key.
+
         Args:
             fields: Columns to read.
             names: Columns of the file.
@@ -226,7 +228,12 @@ class _Columns:
                 raise click.UsageError(
                     f"--types: {name} has no column {column!r}; it has [{listed(names)}]"
                 )
-        return pa.schema((one, types.get(one, pa.string())) for one in fields.names)
+        if self.text.dialect.zone is not None:
+            zoned = {one.name: one.type for one in fields if has_zone(one.type)}
+            types = {**zoned, **types}
+        found = pa.schema((one, types.get(one, pa.string())) for one in fields.names)
+        self.text.check_zone(found, f"--keys {name}", fields)
+        return found
 
     def missing_error(self, name: str, names: Collection[str]) -> click.UsageError:
         """Return the error for a file with these columns, which are not all of the key."""

@@ -63,11 +63,13 @@ class TextFlags:
         """Return whether none of the options about columns and fields is given."""
         return not self.types and self.dialect == USUAL
 
-    def source_of(self, given: Sequence[str]) -> Source:
+    def source_of(self, given: Sequence[str], known: pa.Schema | None = None) -> Source:
         """Open the given paths, or for `-` the standard input.
 
         Args:
             given: Paths to open, or `-` or a pipe alone.
+            known: Columns of the destination, whose types those of the files will have. None: types
+                are inferred.
 
         Raises:
             UsageError: If `-` or a pipe is one of several paths, or the files do not have what the
@@ -76,7 +78,40 @@ class TextFlags:
         source = open_source(rows_of(given), max_text=self.max_text, dialect=self.dialect)
         if source.in_types is None:
             self.check_unused(f"{source.description} has types of its own")
-        return _typed(source, self.types) if self.types else source
+        if self.types:
+            source = _typed(source, self.types)
+        self.check_zone(source.schema, source.description, known)
+        return source
+
+    def check_zone(
+        self, schema: pa.Schema, description: str, known: pa.Schema | None = None
+    ) -> None:
+        """Check that `--zone` is not given for rows without times that have a zone.
+
+        Args:
+            schema: Columns of the rows.
+            description: Description of their source.
+            known: Columns of the destination, whose types those of the rows will have. None: there
+                is none.
+
+        Raises:
+            UsageError: If it is given.
+        """
+        if self.dialect.zone is None or any(self._may_have_zone(one, known) for one in schema):
+            return
+        remedy = "leave it out" + (", or give --types COLUMN=timestamp" if known is None else "")
+        raise click.UsageError(
+            f"--zone: {description} has no column of times with a time zone; {remedy}"
+        )
+
+    def _may_have_zone(self, field: pa.Field, known: pa.Schema | None) -> bool:
+        """Return whether a column has times with a zone where its rows go."""
+        if known is not None and field.name not in self.types:
+            if field.name in known.names:
+                return has_zone(known.field(field.name).type)
+            if pa.types.is_nested(field.type):  # an event of a changelog may have rows in it
+                return True
+        return has_zone(field.type)
 
     def check_unused(self, what: str) -> None:
         """Check that no option is given for something that has columns of its own.
@@ -236,6 +271,13 @@ def _types(
     return found
 
 
+def has_zone(kind: pa.DataType) -> bool:
+    """Return whether a type is that of times with a zone, or has such times in it."""
+    if pa.types.is_nested(kind):
+        return any(has_zone(kind.field(at).type) for at in range(kind.num_fields))
+    return pa.types.is_timestamp(kind) and kind.tz is not None
+
+
 def _format(form: str, kind: pa.DataType) -> str:
     try:
         check_format(form, kind)
@@ -344,7 +386,7 @@ _VALUES: tuple[tuple[str, Option], ...] = (
     ("zone", click.option(
         "--zone", metavar="ZONE",
         help="Time zone of times of CSV or JSON lines that name none, such as UTC or Europe/Berlin "
-        "(default: refused if the type of the column has a zone).")),
+        "(default: refused if the type of the column has a zone, otherwise read without one).")),
 )  # fmt: skip
 _OF_KEYS: tuple[tuple[str, Option], ...] = (
     ("types", click.option(
@@ -353,7 +395,7 @@ _OF_KEYS: tuple[tuple[str, Option], ...] = (
         "format; commas separate several (default: keys are written as they are typed).")),
     ("zone", click.option(
         "--zone", metavar="ZONE",
-        help="Time zone of times that name none in columns of --types, such as UTC or "
+        help="Time zone of times that name none in key columns of CSV, such as UTC or "
         "Europe/Berlin (default: refused if the type of the column has a zone).")),
 )  # fmt: skip
 _MAX_TEXT: tuple[str, Option] = (

@@ -24,8 +24,9 @@ class CsvDialect:
             names.
         decimal: Character before the fraction of a number, in ASCII. If it is not a point, a text
             with a point is not a number.
-        zone: Time zone of times that name none, such as `Europe/Berlin`, in columns whose type has
-            a zone; also for JSON lines. None: such times are refused.
+        zone: Time zone of times that name none, such as `Europe/Berlin`. It counts in columns whose
+            type has a zone, also of JSON lines, and in those of CSV whose type is inferred. None:
+            such times are refused in columns whose type has a zone.
         formats: Names of columns of dates or timestamps that are not written in ISO 8601, each with
             its format in the directives of `datetime.strptime`; also for JSON lines.
 

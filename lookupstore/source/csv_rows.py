@@ -78,9 +78,8 @@ class CsvRows:
         """Return the schema, in types that fit all values of the first piece."""
         kinds = [pa.string()] * len(self.names)
         if self._first.strip(b"\r\n"):
-            decimal = self._dialect.decimal
             columns = self._parsed(self._first, self.names, pa.binary())
-            kinds = [_type_of(one, decimal) for one in columns]
+            kinds = [_type_of(one, self._dialect) for one in columns]
         return pa.schema(zip(self.names, kinds, strict=True))
 
     def read(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -363,9 +362,9 @@ def _separator(head: bytes, name: str, dialect: CsvDialect) -> str:
     return ","
 
 
-def _type_of(column: pa.Array, decimal: str) -> pa.DataType:
+def _type_of(column: pa.Array, dialect: CsvDialect) -> pa.DataType:
     """Return the type of a column of bytes, which is text if it is not UTF-8."""
     try:
-        return type_of(column.cast(pa.string()), decimal)
+        return type_of(column.cast(pa.string()), dialect.decimal, dialect.zone)
     except pa.ArrowInvalid:
         return pa.string()

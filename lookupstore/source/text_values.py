@@ -22,30 +22,28 @@ _FLOAT = r"^-?(0|[1-9][0-9]{0,14})?(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?$
 _NOT_FINITE = r"^(nan|-?inf)$"
 # Whole numbers with a fraction of zeros. Its groups are the integer, without the sign of a zero.
 _WHOLE = r"^(?:-?(0)|(-?[1-9][0-9]*))%s0+$"
+_INSTANT = pa.timestamp("us", "UTC")
 # Types of a column of text, in order: the first that accepts all of its values is used.
-_TYPES = (
-    pa.int64(),
-    pa.float64(),
-    pa.bool_(),
-    pa.date32(),
-    pa.timestamp("us"),
-    pa.timestamp("us", "UTC"),
-)
+_TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), _INSTANT)
 
 
-def type_of(texts: pa.Array, decimal: str = POINT) -> pa.DataType:
+def type_of(texts: pa.Array, decimal: str = POINT, zone: str | None = None) -> pa.DataType:
     """Return the type of a column, inferred from its first texts.
 
     Args:
         texts: Texts of the column.
         decimal: Character before the fraction of a number.
+        zone: Time zone of times that name none. None: such times have no zone.
 
     >>> type_of(pa.array(["1", "20"])), type_of(pa.array(["1", "02"]))
     (DataType(int64), DataType(string))
+    >>> type_of(pa.array(["2026-05-19 07:40:00"]), zone="Europe/Berlin")
+    TimestampType(timestamp[us, tz=UTC])
     """
     for kind in _TYPES if texts.null_count < len(texts) else ():
         if _cast(texts, kind, decimal) is not None:
-            return kind
+            is_instant = zone is not None and pa.types.is_timestamp(kind)
+            return _INSTANT if is_instant else kind
     return pa.string()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import zoneinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ def run(line: str, *more: str, given: str | None = None) -> click.testing.Result
     return click.testing.CliRunner().invoke(main, [*line.split(), *more], input=given)
 
 
-def done(line: str, *more: str, given: str | None = None) -> None:
+def done(line: str, *more: str, given: str | None = None) -> str:
     result = run(line, *more, given=given)
     assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def refused(line: str, *more: str) -> str:
@@ -86,6 +88,76 @@ def test_times_that_name_no_zone() -> None:
     assert "zone is 'Mars'; give UTC or a name" in refused("hudi upsert t gap.csv --zone Mars")
     done("build t.csv s --key id --zone Europe/Berlin --types", "seen=timestamp")
     assert rows_of("s")[0]["seen"].hour == 1
+
+
+def test_a_zone_counts_in_columns_whose_type_is_inferred() -> None:
+    """Python's own conversion is the oracle."""
+    berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    Path("a.csv").write_text("id,at,day\n1,2026-03-01 02:01:16,2026-03-01\n2,,\n")
+    local = datetime.datetime(2026, 3, 1, 2, 1, 16)
+    done("build a.csv s --key id")
+    assert rows_of("s")[0]["at"] == local
+    done("build a.csv z --key id --zone Europe/Berlin")
+    assert rows_of("z")[0] == {
+        "id": 1,
+        "at": local.replace(tzinfo=berlin).astimezone(datetime.timezone.utc),
+        "day": datetime.date(2026, 3, 1),
+    }
+    shown = done("head a.csv --zone Europe/Berlin --output csv")
+    assert shown == "id,at,day\n1,2026-03-01T01:01:16+00:00,2026-03-01\n2,,\n"
+    joined = done(
+        "join a.csv s --on id --columns day --prefix s_ --zone Europe/Berlin --output csv"
+    )
+    assert joined.splitlines()[1] == "1,2026-03-01T01:01:16+00:00,2026-03-01,2026-03-01"
+    done("hudi create t --like a.csv --key id --zone Europe/Berlin")
+    assert str(HudiTable.open("t").schema.field("at").type) == "timestamp[us, tz=UTC]"
+
+
+def test_a_zone_without_times_is_refused() -> None:
+    """It would be passed over; what it would have to be for is in the error."""
+    Path("a.csv").write_text("id,at,day\n1,2026-03-01 02:01:16,2026-03-01\n")
+    Path("a.jsonl").write_text('{"id": 1, "at": "2026-03-01 02:01:16"}\n')
+    done("build a.csv s --key id")
+    done("build a.csv at --key at")
+    HudiTable.create("t", pa.schema({"id": pa.int64(), "at": pa.string()}), record_key="id")
+    no_times = " has no column of times with a time zone; leave it out"
+    types = f"{no_times}, or give --types COLUMN=timestamp"
+    for line, said in (
+        ("build a.jsonl n --key id", types),
+        ("head a.jsonl", types),
+        ("build a.csv n --key id --types at=timestamp_ntz", types),
+        ("upsert s a.csv", no_times),
+        ("upsert s --deletes a.csv", no_times),
+        ("upsert s --deletes a.jsonl", no_times),
+        ("hudi upsert t a.csv", no_times),
+        ("get s --keys a.csv", no_times),
+        ("get at --keys a.csv", no_times),
+        ("hudi get t --keys a.csv", no_times),
+        ("hudi delete t --keys a.csv", no_times),
+    ):
+        assert said in refused(f"{line} --zone Europe/Berlin"), line
+    done("build a.jsonl n --key id --zone Europe/Berlin --types at=timestamp")
+    assert rows_of("n")[0]["at"].hour == 1
+    lookupstore.build(pa.table({"id": [1]}), "p", key="id").close()
+    pq.write_table(pa.table({"id": [1]}), "p.parquet")
+    for line in ("upsert p --deletes p.parquet", "head p", "build p.parquet n --key id"):
+        assert "--types and --zone are for CSV" in refused(f"{line} --zone UTC"), line
+
+
+@pytest.mark.parametrize("name", ["k.csv", "k.jsonl"])
+def test_a_zone_counts_in_keys(name: str) -> None:
+    local = datetime.datetime(2026, 3, 1, 2, 1, 16)
+    instant = local.replace(tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))
+    rows = pa.table({"at": pa.array([instant], pa.timestamp("us", "UTC")), "n": [7]})
+    lookupstore.build(rows, "s", key="at").close()
+    Path("k.csv").write_text(f"at\n{local}\n")
+    Path("k.jsonl").write_text(f'{{"at": "{local}"}}\n')
+    if name == "k.csv":
+        assert "write one with a time zone" in refused(f"get s --keys {name}")
+        found = done(f"get s --keys {name} --zone Europe/Berlin --output json")
+        assert json.loads(found)["n"] == 7
+    done(f"upsert s --deletes {name} --zone Europe/Berlin")
+    assert rows_of("s") == []
 
 
 def test_values_of_other_types_and_what_to_do() -> None:
@@ -210,10 +282,12 @@ def test_formats_of_times_that_errors_name(text: str, form: str) -> None:
     pandas = pytest.importorskip("pandas")
     Path("a.csv").write_text(f"id,at\n1,{text}\n2,\n")
     wanted = pandas.to_datetime(text, format=form).to_pydatetime()
-    line = "build a.csv s --key id --zone UTC --overwrite --types"
+    line = "build a.csv s --key id --overwrite --types"
     for kind, zone in (("timestamp_ntz", None), ("timestamp", datetime.timezone.utc)):
         said = refused(line, f"at={kind}")
         assert f"has '{text}' in row 1; give --types 'at={kind}({form})'\n" in said
+        if zone is not None:
+            line = line.replace(" --types", " --zone UTC --types")
         done(line, f"at={kind}({form})")
         rows = [{"id": 1, "at": wanted.replace(tzinfo=zone)}, {"id": 2, "at": None}]
         assert rows_of("s") == rows

@@ -236,6 +236,7 @@ class Main(LazyGroup):
             status = 1
         except click.ClickException as error:
             said = " ".join(error.format_message().split())
+            said = said.removesuffix(" Did you mean '--help'?")  # every command has it
             if isinstance(error, click.NoSuchOption) and error.option_name == "--key":
                 said = "No such option '--key'."  # not: did you mean '--memory'
             echo(f"Error: {said}{_help(error)}", err=True)

@@ -9,6 +9,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from lookupstore.cli.completion import offering
 from lookupstore.cli.options import Option, names_of
+from lookupstore.cli.terminal import echoed_info
 from lookupstore.errors import listed, meant
 from lookupstore.quantities import bytes_of
 from lookupstore.source.csv_dialect import POINT, USUAL, CsvDialect, is_character
@@ -29,6 +31,8 @@ from lookupstore.storage.home import expanded
 from lookupstore.storage.location import local_folder
 from lookupstore.storage.uris import shown_uri
 
+# The logger that says which columns are text because of their notation of numbers.
+_CSV_LOGGER = "lookupstore.source.csv_rows"
 # Names of types in SQL that Arrow does not have.
 _SQL_TYPES = {
     "text": pa.string(), "bigint": pa.int64(), "integer": pa.int32(), "int": pa.int32(),
@@ -75,7 +79,9 @@ class TextFlags:
             UsageError: If `-` or a pipe is one of several paths, or the files do not have what the
                 options are about.
         """
-        source = open_source(rows_of(given), max_text=self.max_text, dialect=self.dialect)
+        # Types that are not inferred are no surprise.
+        with echoed_info(_CSV_LOGGER) if known is None and not self.types else nullcontext():
+            source = open_source(rows_of(given), max_text=self.max_text, dialect=self.dialect)
         if source.in_types is None:
             self.check_unused(f"{source.description} has types of its own")
         if self.types:

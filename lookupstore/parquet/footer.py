@@ -474,7 +474,8 @@ def read_footer(stream: Any, path: str) -> ParquetFooter:
     check_not_encrypted(tail, path)
     nbytes = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or nbytes > size - _TAIL - len(MAGIC):
-        raise CorruptionError(path, max(0, size - _TAIL), "the end of a Parquet file", tail)
+        found = tail or f"a file of {size} bytes"
+        raise CorruptionError(path, max(0, size - _TAIL), "the end of a Parquet file", found)
     start = size - _TAIL - nbytes
     return _footer(stream.read_at(nbytes, start), path, start, start)
 

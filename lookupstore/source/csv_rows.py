@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -18,7 +19,7 @@ import pyarrow.csv as pa_csv
 from lookupstore.arrow.types import first_invalid
 from lookupstore.errors import FormatError
 from lookupstore.source._csv import RowEnds
-from lookupstore.source.csv_dialect import USUAL, CsvDialect
+from lookupstore.source.csv_dialect import POINT, USUAL, CsvDialect
 from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
 from lookupstore.source.text_values import MISFITS, RECODE, type_of, typed, typed_or_null
 
@@ -28,6 +29,10 @@ _PIECE = 1 << 19
 _SHOWN = 60
 # Arrow's error about a row with another number of fields than names.
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
+# Numbers that may have points between thousands, and a comma before the fraction.
+_WITH_COMMA = r"^[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)(,[0-9]+)?$"
+
+_log = logging.getLogger(__name__)
 
 
 class CsvRows:
@@ -80,7 +85,36 @@ class CsvRows:
         if self._first.strip(b"\r\n"):
             columns = self._parsed(self._first, self.names, pa.binary())
             kinds = [_type_of(one, self._dialect) for one in columns]
+            for name, kind, column in zip(self.names, kinds, columns, strict=True):
+                if kind == pa.string():
+                    self._note_numbers(name, column)
         return pa.schema(zip(self.names, kinds, strict=True))
+
+    def _note_numbers(self, name: str, column: pa.Array) -> None:
+        """Log that a column is text because its numbers have a comma, or points in thousands.
+
+        Args:
+            name: Name of the column.
+            column: Its first values, as bytes.
+        """
+        values = column.drop_null()
+        if not len(values) or not pc.all(pc.match_substring_regex(values, _WITH_COMMA)).as_py():
+            return
+        fractions = values.filter(pc.match_substring(values, ","))
+        if not len(fractions):
+            return
+        thousands = values.filter(pc.match_substring(values, POINT))
+        remedies = ["take out points between thousands"] if len(thousands) else []
+        if self._dialect.decimal == POINT:
+            remedies.append("give --decimal ','")
+        shown = _text((thousands if len(thousands) else fractions)[0].as_py())
+        _log.info(
+            "%s: the column %r is text, because its numbers are written as %r; to read numbers, %s",
+            self._name,
+            name,
+            shown,
+            " and ".join(remedies),
+        )
 
     def read(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield columns of the rows in the types of a schema.

@@ -422,7 +422,11 @@ class _Search:
             other = f"; it has {posixpath.relpath(seen[0].path, folder)}" if seen else ""
             extension = _extension(seen[0].path) if seen else ""
             if self._alone is not None and extension in self._alone:
-                other += f"; for {self._alone[extension]}, give a glob that ends in {extension}"
+                name = posixpath.basename(seen[0].path)
+                glob = "*" + name[name.lower().rfind(extension) :]
+                if "?" not in self.shown:  # which options of a URI follow
+                    glob = f"{self.shown.rstrip('/')}/{glob}"
+                other += f"; for {self._alone[extension]}, give a glob: {glob!r}"
             raise FileNotFoundError(
                 f"source: {self.shown}: no file below it ends in {', '.join(self._formats)}, or "
                 f"begins as one of Parquet or ORC{other}"

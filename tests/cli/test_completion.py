@@ -137,5 +137,6 @@ def test_commands_and_options_that_were_meant() -> None:
     assert "No such command 'upsrt'. Did you mean 'upsert'?" in said("hudi", "upsrt", "table")
     assert "No such command 'nope'. (see" in said("nope")
     assert "No such option '-k'. (did you mean --key?)" in said("build", "a", "b", "-k", "id")
+    assert "No such option '--where'. (see " in said("head", "store", "--where", "id = 1")
     assert "(keys need no option; did you mean --keys or --key?)" in said("get", "store", "-k", "1")
     assert "(put -- before keys that begin with a minus)" in said("get", "store", "-5")

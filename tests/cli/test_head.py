@@ -101,3 +101,18 @@ def test_what_is_refused(line: str, said: str) -> None:
     assert result.exit_code in (1, 2)
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_folder_of_csv_and_empty_files() -> None:
+    """The remedies are lines that work when they are typed."""
+    Path("files").mkdir()
+    Path("files/1.csv").write_text("id,x\n1,a\n")
+    Path("files/2.csv").write_text("id,x\n2,b\n")
+    result = run("files")
+    assert result.exit_code == 2
+    assert "it has 1.csv; for CSV, give a glob: 'files/*.csv'\n" in result.stderr
+    assert [row["id"] for row in rows("files/*.csv")] == [1, 2]
+    Path("empty.parquet").write_bytes(b"")
+    assert (
+        "expected the end of a Parquet file, found a file of 0 bytes" in run("empty.parquet").stderr
+    )

@@ -160,6 +160,30 @@ def test_a_zone_counts_in_keys(name: str) -> None:
     assert rows_of("s") == []
 
 
+def test_numbers_with_a_comma_are_text_and_it_is_said(here: Path) -> None:
+    """What a German spreadsheet writes: a build of texts is no error, but a surprise."""
+    Path("a.csv").write_text("id;price;sum;n;code;no\n1;99,90;1.234,50;7;1,x;\n2;-0,5;3;8;2,5;\n")
+    price = (
+        f"{here}/a.csv: the column 'price' is text, because its numbers are written as '99,90'; to "
+        "read numbers, give --decimal ','\n"
+    )
+    total = (
+        f"{here}/a.csv: the column 'sum' is text, because its numbers are written as '1.234,50'; "
+        "to read numbers, take out points between thousands"
+    )
+    result = run("build a.csv s --key id --delimiter ;")
+    assert (result.exit_code, result.stderr) == (0, f"{price}{total} and give --decimal ','\n")
+    result = run("head a.csv --delimiter ; --decimal ,")
+    assert (result.exit_code, result.stderr) == (0, f"{total}\n")
+    Path("b.csv").write_text("id;price\n3;1,50\n")
+    for line in (  # the types are those of the caller, or of the store
+        "build b.csv t --key id --delimiter ; --types price=text",
+        "upsert t b.csv --delimiter ;",
+    ):
+        result = run(line)
+        assert (result.exit_code, result.stderr) == (0, "")
+
+
 def test_values_of_other_types_and_what_to_do() -> None:
     Path("a.csv").write_text("id,price\n" + "1,2\n" * 300_000 + "2,1.5\n")
     said = refused("build a.csv s --key id")

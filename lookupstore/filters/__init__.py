@@ -1,6 +1,7 @@
 """Parse filters, and evaluate them on statistics.
 
 - `filter` turns tuples, SQL and lists into expressions of Arrow.
+- `struct_fields` finds fields of structs by names with dots.
 - `misfits` names the tuple of a filter that does not fit its column.
 - `limits` limits the size of filters.
 - `sql_text` parses SQL, and `sql`, `sql_values` and `sql_computed` turn it into expressions;

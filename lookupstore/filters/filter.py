@@ -17,6 +17,7 @@ from lookupstore.filters.limits import (
     check_parts,
     check_size,
 )
+from lookupstore.filters.struct_fields import path_of, type_at
 
 #: A filter of rows: an expression of `pyarrow.compute`; SQL, such as `"a >= 3 and b is null"`;
 #: `("a", ">=", 3)`; a list of these, all of which must be true; or a list of such lists, of which
@@ -100,7 +101,7 @@ class _Builder:
             return given
         if isinstance(given, tuple) and given and isinstance(given[0], str):
             self.has_given |= any(isinstance(one, pc.Expression) for one in given)
-            return _of_tuple(_in_types(given, self._columns))
+            return _of_tuple(given, self._columns)
         if isinstance(given, str):
             return _of_sql(given, self._columns)
         if not isinstance(given, Sequence) or not given:
@@ -133,13 +134,13 @@ def _of_sql(given: str, columns: pa.Schema) -> pc.Expression:
     return sql_expression(given, columns)
 
 
-def _in_types(given: tuple[Any, ...], columns: pa.Schema) -> tuple[Any, ...]:
+def _in_types(given: tuple[Any, ...], path: Sequence[str], columns: pa.Schema) -> tuple[Any, ...]:
     """Return a filter with decimals instead of integers, if its column is of decimals.
 
     Arrow compares a decimal with an integer as if the integer had 19 digits.
     """
-    at = columns.get_field_index(given[0])
-    if at < 0 or not pa.types.is_decimal(columns.field(at).type):
+    is_known = columns.get_field_index(path[0]) >= 0
+    if not is_known or not pa.types.is_decimal(type_at(path, columns)):
         return given
     return (*given[:2], *map(_decimal, given[2:]))
 
@@ -150,9 +151,13 @@ def _decimal(value: Any) -> Any:
     return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _of_tuple(given: tuple[Any, ...]) -> pc.Expression:
+def _of_tuple(given: tuple[Any, ...], columns: pa.Schema) -> pc.Expression:
     try:
-        return _condition(given)
+        path = path_of(given[0], columns)
+    except ValueError as error:
+        raise ValueError(f"filter: {_shown(given)} is not read; {error}") from None
+    try:
+        return _condition(_in_types(given, path, columns), pc.field(*path))
     except OverflowError as error:
         raise ValueError(f"filter: {_shown(given)} has a number of more than 64 bits") from error
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -164,10 +169,10 @@ def _of_tuple(given: tuple[Any, ...]) -> pc.Expression:
         ) from error
 
 
-def _condition(given: tuple[Any, ...]) -> pc.Expression:
-    name, *rest = given
+def _condition(given: tuple[Any, ...], field: pc.Expression) -> pc.Expression:
+    _, *rest = given
     word = " ".join(rest[0].split()).lower() if rest and isinstance(rest[0], str) else ""
-    field, values = pc.field(name), rest[1:]
+    values = rest[1:]
     if word in ("is null", "is not null") and not values:
         return field.is_null() if word == "is null" else field.is_valid()
     if word in _OF_TEXT and not all(isinstance(one, (str, bytes, type(None))) for one in values):

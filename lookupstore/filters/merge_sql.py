@@ -85,6 +85,11 @@ def _updates(text: str, then: exp.Expression) -> dict[str, str] | None:
     for one in pairs:
         if not isinstance(one, exp.EQ) or not isinstance(one.this, exp.Column):
             raise _clause_error(text)
+        if [part.name for part in one.this.parts[:-1]] not in ([], ["target"]):
+            raise ValueError(
+                f"when: {text!r} sets {_sql(one.this)}, which is not a column; set a whole column, "
+                "such as v or target.v"
+            )
         if one.this.name in sets:
             raise ValueError(f"when: {text!r} sets {one.this.name!r} twice; name each column once")
         sets[one.this.name] = _sql(one.args["expression"])

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.filters.filter import Filter, filter_expression
+from lookupstore.filters.struct_fields import path_of, type_at
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -32,10 +33,11 @@ def misfit(given: Filter, columns: pa.Schema) -> str | None:
     if not isinstance(given, tuple) or not isinstance(given[0], str):
         return next((said for one in given if (said := misfit(one, columns)) is not None), None)
     name, word, *values = given
-    at = columns.get_field_index(name)
+    path = path_of(name, columns)
+    at = columns.get_field_index(path[0])
     if at < 0 or not values or _is_computed(filter_expression(given, columns), columns.field(at)):
         return None
-    kind = columns.field(at).type
+    kind = type_at(path, columns)
     if word.strip().lower() in ("like", "starts_with"):
         return f"the column {name!r} is {kind}, and {word!r} needs texts; name a column of texts"
     shown = " and ".join(_SHORT.repr(one) for one in values)

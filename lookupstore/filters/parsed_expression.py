@@ -32,6 +32,17 @@ class Field:
 
 
 @dataclass(frozen=True)
+class StructField:
+    """A field of a struct.
+
+    Attributes:
+        path: Name of the column, and then of a field at each level.
+    """
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Literal:
     """A value, with its type."""
 
@@ -55,10 +66,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Unread:
-    """A part that is not supported, such as a field of a struct."""
+    """A part that is not supported."""
 
 
-Node = Field | Literal | Call | Unread
+Node = Field | StructField | Literal | Call | Unread
 
 
 def parse_expression(expression: pc.Expression) -> Node:
@@ -148,9 +159,10 @@ def _known(
     if kind == "literal":
         return Literal(_literal(literals, value))
     if kind == "nested_field_ref":
-        for _ in range(int(value)):
-            next(tokens)
-        return Unread()
+        path = [next(tokens) for _ in range(int(value))]
+        if not path or any(kind != "field_ref" for kind, _ in path):
+            raise ValueError(path)
+        return StructField(tuple(name for _, name in path))
     if kind != "call":
         raise ValueError(kind)
     arguments: list[Node] = []

@@ -49,7 +49,7 @@ class RowFilter:
         """
         place = "#" + "".join(self.names)  # no column has that name
         # Arrow compares few values of dictionaries and views.
-        columns = {name: unwrap(rows.column(name)) for name in self.names}
+        columns = {name: _plain_array(rows.column(name)) for name in self.names}
         columns[place] = pa.array(np.arange(rows.num_rows))
         numbered = pa.RecordBatch.from_pydict(columns)
         kept = np.zeros(rows.num_rows, dtype=np.bool_)
@@ -83,7 +83,7 @@ def row_filter(where: Filter, columns: pa.Schema) -> RowFilter:
     >>> row_filter("n > 1 and day is null", pa.schema({"n": pa.int64(), "day": pa.date32()})).names
     ('day', 'n')
     """
-    plain = pa.schema([one.with_type(plain_type(one.type)) for one in columns])
+    plain = pa.schema([one.with_type(_plain(one.type)) for one in columns])
     try:
         expression = filter_expression(where, plain)
     except (TypeError, ValueError) as error:
@@ -107,3 +107,21 @@ def row_filter(where: Filter, columns: pa.Schema) -> RowFilter:
         )
         raise TypeError(f"where: {said}") from None
     return found
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type without dictionaries, extensions and views, also in structs."""
+    kind = plain_type(kind)
+    if not pa.types.is_struct(kind):
+        return kind
+    return pa.struct([one.with_type(_plain(one.type)) for one in kind])
+
+
+def _plain_array(array: pa.Array) -> pa.Array:
+    """Return an array in the type of `_plain`."""
+    array = unwrap(array)
+    kind = _plain(array.type)
+    if array.type == kind:
+        return array
+    fields = [_plain_array(array.field(at)) for at in range(kind.num_fields)]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())

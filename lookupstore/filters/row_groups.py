@@ -20,11 +20,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.types import has_part
 from lookupstore.filters.parsed_expression import (
     Call,
     Field,
     Literal,
     Node,
+    StructField,
     parse_expression,
 )
 from lookupstore.filters.predicates import (
@@ -75,16 +77,15 @@ def told_to_arrow(where: pc.Expression, columns: pa.Schema) -> pc.Expression | N
     >>> told_to_arrow((pc.field("x") != 1) & (pc.field("a") > 3), columns)
     <pyarrow.compute.Expression (a > 3)>
     """
-    floats = {one.name for one in columns if pa.types.is_floating(one.type)}
     # Numbers inside of structs may also be NaN.
-    nested = any(pa.types.is_nested(one.type) for one in columns)
+    floats = {one.name for one in columns if has_part(one.type, pa.types.is_floating)}
     node = parse_expression(where)
     if _has_nan(node):
         return None  # bounds compare differently with it
     names = _names(node)
     if names is not None and not names & floats:
         return where
-    if names is None and not floats and not nested:
+    if names is None and not floats:
         return where
     parts = [(one, _is_safe(one, floats, negated=False)) for one in conjuncts(predicate_of(where))]
     if all(is_safe for _, is_safe in parts):
@@ -96,14 +97,14 @@ def told_to_arrow(where: pc.Expression, columns: pa.Schema) -> pc.Expression | N
 def _columns(node: Node) -> set[str]:
     if isinstance(node, Call):
         return set[str]().union(*map(_columns, node.arguments))
+    if isinstance(node, StructField):
+        return {node.path[0]}
     return {node.name} if isinstance(node, Field) else set()
 
 
 def _names(node: Node) -> set[str] | None:
-    if isinstance(node, Field):
-        return {node.name}
-    if isinstance(node, Literal):
-        return set()
+    if isinstance(node, (Field, StructField, Literal)):
+        return _columns(node)
     if not isinstance(node, Call):
         return None
     found: set[str] = set()

@@ -27,6 +27,7 @@ from lookupstore.filters.sql_text import (
     is_value,
     naming,
     parsed_sql,
+    path_in_sql,
     plain_node,
     refused_error,
     shown_node,
@@ -45,6 +46,7 @@ from lookupstore.filters.sql_values import (
     moment_of,
     number_of,
 )
+from lookupstore.filters.struct_fields import type_at
 
 # Maximum number of digits of the size of a type.
 _MOST_DIGITS = 4
@@ -165,7 +167,7 @@ class ConditionReader:
         if isinstance(node, (exp.Boolean, exp.Null)):
             value = node.this if isinstance(node, exp.Boolean) else None
             return pc.scalar(pa.scalar(value, pa.bool_()))
-        if isinstance(node, (exp.Column, exp.Cast)):
+        if isinstance(node, (exp.Column, exp.Dot, exp.Cast)):
             operand = self.operand(node)
             if not pa.types.is_boolean(operand.kind):
                 raise refused_error(node, f"is {operand.kind}, and no condition", "compare it")
@@ -275,7 +277,7 @@ class ConditionReader:
     def _is(self, node: exp.Expression, *, whole: bool, negated: bool) -> pc.Expression:
         asked, answer = plain_node(node.this), plain_node(node.args["expression"])
         if isinstance(answer, exp.Null):
-            if isinstance(asked, (exp.Column, exp.Cast, *_FUNCTIONS)):
+            if isinstance(asked, (exp.Column, exp.Dot, exp.Cast, *_FUNCTIONS)):
                 found = self.operand(asked).expression
                 return found.is_valid() if negated else found.is_null()
             found = self.condition(asked, whole=True).is_null()
@@ -313,17 +315,8 @@ class ConditionReader:
 
     def operand_of(self, node: exp.Expression) -> Operand:
         """Return the operand of a node without parentheses."""
-        if isinstance(node, exp.Column):
-            name = plain_node(node.this)
-            if not isinstance(name, exp.Identifier):
-                raise refused_error(node, "is not read")
-            at = self._columns.get_field_index(name.this)
-            if at < 0:
-                known = listed(self._columns.names)
-                others = f"the table has {known}, whose case counts; texts are in single quotes"
-                remedy = meant(name.this, self._columns.names, others).removeprefix("; ")
-                raise refused_error(node, "is no column", remedy)
-            return Operand(pc.field(name.this), self._columns.field(at).type)
+        if isinstance(node, (exp.Column, exp.Dot)):
+            return self._column(node)
         if isinstance(node, exp.Cast) and type(node) is exp.Cast:
             operand, kind = self.operand(node.this), self.type_of(node)
             if operand.kind == kind or (is_text(operand.kind) and is_text(kind)):
@@ -349,6 +342,21 @@ class ConditionReader:
             remedy = "texts and dates are in single quotes, such as '2026-03-01'"
             raise refused_error(node, "is no column, and not read", remedy)
         raise refused_error(node, "is no column, and not read")
+
+    def _column(self, node: exp.Expression) -> Operand:
+        path = path_in_sql(node)
+        if self._columns.get_field_index(path[0]) < 0:
+            whole = ".".join(path)
+            if whole in self._columns.names:
+                raise refused_error(node, "is no field of a struct", f'write "{whole}"')
+            if path[1:] and path[1] in self._columns.names:
+                raise refused_error(node, "is no column", f"write {'.'.join(path[1:])}")
+            known = listed(self._columns.names)
+            others = f"the table has {known}, whose case counts; texts are in single quotes"
+            remedy = meant(path[0], self._columns.names, others).removeprefix("; ")
+            raise refused_error(node, "is no column", remedy)
+        with naming(node):
+            return Operand(pc.field(*path), type_at(path, self._columns))
 
     def value(self, node: exp.Expression) -> Value:
         """Return the value of a literal, with its sign and casts."""

@@ -21,6 +21,7 @@ from lookupstore.filters.sql import ConditionReader, Operand, is_text
 from lookupstore.filters.sql_text import (
     is_value,
     parsed_sql,
+    path_in_sql,
     plain_node,
     refused_error,
 )
@@ -70,16 +71,20 @@ def computed_condition(text: str, aliases: Aliases) -> pc.Expression:
 
 
 def _resolved(node: exp.Expression, aliases: Aliases) -> exp.Expression:
-    """Return a column node with the name in the row, and other nodes unchanged."""
-    if not isinstance(node, exp.Column):
+    """Return a column or field node with the name in the row, and other nodes unchanged."""
+    if not isinstance(node, (exp.Column, exp.Dot)):
         return node
-    *before, name = (one.name for one in node.parts)
-    alias = ".".join(before)
-    sides = [side for key, side in aliases.sides.items() if alias in ("", key)]
+    path = path_in_sql(node)
+    if path[0] in aliases.sides and path[1:]:
+        sides, path = [aliases.sides[path[0]]], path[1:]
+    else:
+        sides = list(aliases.sides.values())
+    name, *fields = path
     found = list(dict.fromkeys(side[name] for side in sides if name in side))
     if len(found) > 1:
-        some = " or ".join(f"{key}.{name}" for key in aliases.sides)
-        raise refused_error(node, "is a column of both sides", f"write {some}")
+        some = " or ".join(".".join((key, *path)) for key in aliases.sides)
+        what = "field" if fields else "column"
+        raise refused_error(node, f"is a {what} of both sides", f"write {some}")
     if not found:
         both = len(aliases.sides) > 1
         names = [(key, one) for key, side in aliases.sides.items() for one in side]
@@ -89,7 +94,10 @@ def _resolved(node: exp.Expression, aliases: Aliases) -> exp.Expression:
             "is no column",
             f"there are {known}, whose case counts; texts are in single quotes",
         )
-    return exp.Column(this=exp.Identifier(this=found[0], quoted=True))
+    resolved: exp.Expression = exp.Column(this=exp.to_identifier(found[0], quoted=True))
+    for field in fields:
+        resolved = exp.Dot(this=resolved, expression=exp.to_identifier(field, quoted=True))
+    return resolved
 
 
 class _ValueReader(ConditionReader):
@@ -102,7 +110,8 @@ class _ValueReader(ConditionReader):
 
     def operand_of(self, node: exp.Expression) -> Operand:
         """Return the value of a node, which may be computed."""
-        is_known = isinstance(node, exp.Column) or (isinstance(node, exp.Cast) and is_value(node))
+        is_name = isinstance(node, (exp.Column, exp.Dot))
+        is_known = is_name or (isinstance(node, exp.Cast) and is_value(node))
         return super().operand_of(node) if is_known else self._computed(node)
 
     def _computed(self, node: exp.Expression) -> Operand:
@@ -118,7 +127,7 @@ class _ValueReader(ConditionReader):
             exp.Coalesce: self._coalesced, exp.Nullif: self._nullif, exp.Greatest: self._extreme,
             exp.Least: self._extreme, exp.Case: self._case, exp.If: self._if, exp.Cast: self._cast,
         }  # fmt: skip
-        if isinstance(node, (exp.Column, exp.Lower, exp.Upper, exp.Length)):
+        if isinstance(node, (exp.Column, exp.Dot, exp.Lower, exp.Upper, exp.Length)):
             return super().operand_of(node)
         function = known.get(type(node))
         if function is None:

@@ -35,7 +35,7 @@ PARTS: Mapping[type[exp.Expression], tuple[str, ...]] = {
     exp.Like: ("this", "expression", "negate"),
     exp.Cast: ("this", "to"),
     exp.DataType: ("this", "expressions", "nested"),
-    exp.Column: ("this",),
+    exp.Column: ("this", "table", "db", "catalog"),
     exp.Identifier: ("this", "quoted"),
     exp.Boolean: ("this",),
     exp.Literal: ("this", "is_string"),
@@ -183,6 +183,30 @@ def plain_node(node: Any) -> exp.Expression:
         raise text_error(str(node), "is not read", REMEDY)
     _check_parts(node)
     return node
+
+
+def path_in_sql(node: exp.Expression) -> tuple[str, ...]:
+    """Return the names of a column or of a field of a struct, such as `address.city`.
+
+    Args:
+        node: Node of the kinds `Column` or `Dot`.
+
+    Raises:
+        ValueError: If a part of it is not a name.
+    """
+    parts: list[Any] = []
+    part = plain_node(node)
+    while isinstance(part, exp.Dot):
+        parts.append(part.args["expression"])
+        part = plain_node(part.this)
+    if not isinstance(part, exp.Column):
+        raise refused_error(node, "is not read")
+    # The parser takes up to four names for those of a column, its table, schema and catalog.
+    parts += [part.args.get(name) for name in ("this", "table", "db", "catalog")]
+    names = [plain_node(one) for one in reversed(parts) if one is not None]
+    if not all(isinstance(one, exp.Identifier) for one in names):
+        raise refused_error(node, "is not read")
+    return tuple(one.name for one in names)
 
 
 def is_value(node: Any) -> bool:

@@ -13,6 +13,7 @@ is the same for all formats, and done here.
   `paimon` say it of their formats
 - `columns`: columns of a file in the names and types of the table
 - `roaring`: bitmaps of positions
+- `recently_read`: contents of files that do not change, which a process reads once
 - `kept_columns`: columns of data files that this host keeps
 - `rows`: the rows of a snapshot, as the source of a store
 """

@@ -19,6 +19,7 @@ import lookupstore
 from lookupstore import CorruptionError, FormatError, StaleStoreError
 from lookupstore.source.opening import open_source
 from lookupstore.tables.iceberg import deletes
+from lookupstore.tables.recently_read import RecentlyRead
 
 pytest.importorskip("pyiceberg")
 from pyiceberg.catalog.memory import InMemoryCatalog
@@ -348,10 +349,10 @@ def test_delete_files_of_many_data_files_are_read_once(
 
     monkeypatch.setattr(deletes, "_positions", noted)
     if most is not None:
-        monkeypatch.setattr(deletes, "_MOST_LOADED", most)
+        monkeypatch.setattr(deletes, "_loaded", RecentlyRead(most, deletes._count))
     assert rows_of(table) == counted(pa.table({"id": sorted(left)}))
     assert rows_of(table) == counted(table.scan().to_arrow())
-    assert (len(read) == 2 * writers) == (most is None)
+    assert (len(read) == writers) == (most is None)
 
 
 def test_equality_deletes_of_a_partition_leave_the_others(

@@ -7,8 +7,7 @@ Source: "Scan Planning" and "Delete Formats" in the specification of Iceberg.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 from lookupstore.keys.schema import KeySchema
 from lookupstore.tables.columns import FIELD_ID, without_ids
 from lookupstore.tables.iceberg.puffin import vectors_of
+from lookupstore.tables.recently_read import RecentlyRead
 from lookupstore.tables.rows import rows_of
 from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
@@ -32,9 +32,15 @@ _POSITIONS = pa.schema([
     pa.field("file_path", pa.string(), metadata={FIELD_ID: "2147483546"}),
     pa.field("pos", pa.int64(), metadata={FIELD_ID: "2147483545"}),
 ])  # fmt: skip
-# Number of positions that stay in memory, of 8 bytes each: a delete file may have rows of many data
-# files, and a data file may have rows in many delete files.
+_PATH_ID = int(_POSITIONS.field("file_path").metadata[FIELD_ID])
+# Positions in delete files that stay in memory, of 8 bytes each. A delete file may have rows of
+# many data files, a data file may have rows in many delete files, and the next snapshot has most of
+# both.
 _MOST_LOADED = 8 << 20
+# Memory of a data file in a delete file besides its positions, in positions.
+_OF_PATH = 64
+
+_Positions = Mapping[str, npt.NDArray[np.int64]]
 
 
 class PositionDeletes:
@@ -42,15 +48,24 @@ class PositionDeletes:
 
     Args:
         description: Description of the table and the snapshot.
+        table_id: Identity of the table.
         entries: Entries of the delete files in the manifests, each with the file.
     """
 
-    def __init__(self, description: str, entries: Sequence[tuple[Any, TableFile]]) -> None:
+    def __init__(
+        self, description: str, table_id: str, entries: Sequence[tuple[Any, TableFile]]
+    ) -> None:
         files = {one.data_file.file_path: file for one, file in entries}
-        self._files = _DeleteFiles(description, files)
+        self._files = _DeleteFiles(description, table_id, files)
+        # By partition, and by path those with rows of one data file only.
         self._entries: dict[tuple[object, ...], list[Any]] = {}
+        self._of_path: dict[tuple[object, ...], list[Any]] = {}
         for one, _ in entries:
-            self._entries.setdefault(_partition_of(one), []).append(one)
+            partition, ends = _partition_of(one), _path_ends(one.data_file)
+            if ends[0] is not None and ends[0] == ends[1]:
+                self._of_path.setdefault((ends[0], *partition), []).append(one)
+            else:
+                self._entries.setdefault(partition, []).append(one)
 
     def of(self, entry: Any) -> DeletedPositions | None:
         """Return the deletes that apply to a data file. None: none.
@@ -61,7 +76,7 @@ class PositionDeletes:
         path = entry.data_file.file_path
         found = {
             one.data_file.file_path: self._files.file_format(one.data_file.file_path)
-            for one in self._entries.get(_partition_of(entry), ())
+            for one in self._candidates(entry)
             if _sequence(one) >= _sequence(entry) and _may_name(one.data_file, path)
         }
         if not found:
@@ -70,52 +85,38 @@ class PositionDeletes:
         vectors = sorted(name for name, file_format in found.items() if file_format == VECTORS)
         return DeletedPositions(self._files, path, tuple(vectors), tuple(sorted(found)))
 
+    def _candidates(self, entry: Any) -> Iterator[Any]:
+        """Yield the entries of delete files that may have rows of a data file."""
+        partition = _partition_of(entry)
+        yield from self._entries.get(partition, ())
+        yield from self._of_path.get((entry.data_file.file_path.encode(), *partition), ())
+
 
 class _DeleteFiles:
-    """The files with positions of a snapshot; those that were used last stay in memory.
+    """The files with positions of a snapshot.
 
     Args:
         description: Description of the table and the snapshot.
+        table_id: Identity of the table.
         files: The files, by their paths in the manifests.
     """
 
-    def __init__(self, description: str, files: Mapping[str, TableFile]) -> None:
-        self._state = description, files
-        self._loaded: dict[str, Mapping[str, npt.NDArray[np.int64]]] = {}
-        self._count = 0
-        self._lock = threading.Lock()
-        # Of each file that is being read, so that threads wait for it rather than read it again.
-        self._reading: dict[str, threading.Lock] = {}
+    def __init__(self, description: str, table_id: str, files: Mapping[str, TableFile]) -> None:
+        self._state = description, table_id, files
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._state
 
     def file_format(self, path: str) -> str:
         """Return the format of a delete file."""
-        return self._state[1][path].file_format
+        return self._state[2][path].file_format
 
     def positions(self, path: str, data_file: str) -> npt.NDArray[np.int64] | None:
         """Return the positions in a data file that a delete file has. None: none."""
-        with self._lock:
-            own = self._reading.setdefault(path, threading.Lock())
-        with own:
-            with self._lock:
-                found = self._loaded.get(path)
-            if found is None:
-                description, files = self._state
-                found = _positions(description, files[path])
-            self._keep(path, found)
-        return found.get(data_file)
-
-    def _keep(self, path: str, found: Mapping[str, npt.NDArray[np.int64]]) -> None:
-        """Keep the positions of a file in memory, and forget those used least recently."""
-        with self._lock:
-            if self._loaded.pop(path, None) is None:
-                self._count += _count(found)
-            self._loaded[path] = found
-            while self._count > _MOST_LOADED and len(self._loaded) > 1:
-                oldest = next(iter(self._loaded))
-                self._count -= _count(self._loaded.pop(oldest))
+        description, table_id, files = self._state
+        file = files[path]
+        identity = table_id, path, file.nbytes
+        return _loaded.get(identity, lambda: _positions(description, file)).get(data_file)
 
 
 @dataclass(frozen=True)
@@ -214,11 +215,14 @@ class DeletedKeys:
         return _encoded(_rows(*self._state))
 
 
-def _count(positions: Mapping[str, npt.NDArray[np.int64]]) -> int:
-    return sum(map(len, positions.values()))
+def _count(positions: _Positions) -> int:
+    return sum(_OF_PATH + len(one) for one in positions.values())
 
 
-def _positions(description: str, file: TableFile) -> Mapping[str, npt.NDArray[np.int64]]:
+_loaded: RecentlyRead[_Positions] = RecentlyRead(_MOST_LOADED, _count)
+
+
+def _positions(description: str, file: TableFile) -> _Positions:
     """Return the positions in each data file that a delete file has, by the path of the former."""
     if file.file_format == VECTORS:
         return vectors_of(file.address, file.nbytes)
@@ -264,9 +268,13 @@ def _sequence(entry: Any) -> int:
 
 def _may_name(deletes: Any, path: str) -> bool:
     """Return whether a delete file may have rows of a data file, by the bounds of its paths."""
-    path_id = int(_POSITIONS.field(0).metadata[FIELD_ID])
-    lower = (deletes.lower_bounds or {}).get(path_id)
-    upper = (deletes.upper_bounds or {}).get(path_id)
+    lower, upper = _path_ends(deletes)
     known = path.encode()
     # Bounds may be cut; the upper one is then greater in its last character.
     return (lower is None or lower <= known) and (upper is None or known <= upper)
+
+
+def _path_ends(deletes: Any) -> tuple[bytes | None, bytes | None]:
+    """Return the least and greatest path in a delete file, or what bounds them. None: unknown."""
+    lower, upper = deletes.lower_bounds or {}, deletes.upper_bounds or {}
+    return lower.get(_PATH_ID), upper.get(_PATH_ID)

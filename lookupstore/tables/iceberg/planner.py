@@ -30,6 +30,7 @@ from lookupstore.tables.columns import without_ids
 from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.iceberg.catalogs import answering, catalog_table, pyicebergs
 from lookupstore.tables.iceberg.deletes import VECTORS, DeletedKeys, KeyDeletes, PositionDeletes
+from lookupstore.tables.iceberg.manifests import manifests_of
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
@@ -228,14 +229,16 @@ class _Planner:
         planner = ManifestGroupPlanner(
             self._metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options
         )
-        manifests = [] if snapshot is None else snapshot.manifests(scan.io)
+        manifests: Any = [] if snapshot is None else manifests_of(snapshot, scan)
         entries = list(chain.from_iterable(planner.plan_manifest_entries(manifests)))
         self._data = [one for one in entries if one.data_file.content == DataFileContent.DATA]
         deletes = [
             one for one in entries if one.data_file.content == DataFileContent.POSITION_DELETES
         ]
         self._position_deletes = PositionDeletes(
-            self.description, [(one, self._file(one.data_file)) for one in deletes]
+            self.description,
+            str(self._metadata.table_uuid),
+            [(one, self._file(one.data_file)) for one in deletes],
         )
         deleted_keys = [
             (one, self._keys_in(one))

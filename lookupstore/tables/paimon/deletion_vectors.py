@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lookupstore.errors import CorruptionError
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.tables.paimon.metadata import Vector
+from lookupstore.tables.recently_read import RecentlyRead
 from lookupstore.tables.roaring import Positions, bitmap32, bitmap64
 from lookupstore.tables.rows import GONE
 from lookupstore.tables.snapshot import DeletedRows
 
 _WORD = 4
+# Largest size of a file that is read at once: it has the vectors of many data files.
+_SMALL = 4 << 20
 # The first bytes of a vector tell its format. That of 64 bits is Iceberg's, whose lengths count the
 # words before and after it.
 _FORMATS: dict[bytes, tuple[int, Callable[[bytes], Positions]]] = {
@@ -32,10 +35,12 @@ class VectorInFile:
     Attributes:
         address: Address of the file with the vector.
         vector: Place of the vector in it.
+        contents: Contents of small files with vectors that were read already.
     """
 
     address: FileAddress
     vector: Vector
+    contents: RecentlyRead[bytes] = field(repr=False, compare=False)
 
     @property
     def identity(self) -> str:
@@ -55,16 +60,18 @@ class VectorInFile:
             StaleStoreError: If the file is gone.
         """
         shown, start = self.address.shown, self.vector.start
-        with self.address.reading("a deletion vector", gone=GONE), self.address.open() as file:
-            size = file.size()
-            if size != self.vector.nbytes:
-                raise CorruptionError(shown, 0, f"{self.vector.nbytes} bytes", f"{size} bytes")
-            head = file.read_at(2 * _WORD, start) if 0 <= start <= size else b""
-            length = int.from_bytes(head[:_WORD], "big")
-            known = _FORMATS.get(head[_WORD:])
-            if known is None or start + length + 2 * _WORD > size or length < _WORD:
-                raise CorruptionError(shown, start, "a deletion vector", head)
-            body = file.read_at(length + _WORD, start + _WORD)
+        nbytes, size = self.vector.nbytes, self.vector.length + 2 * _WORD
+        if nbytes <= _SMALL:
+            whole = self.contents.get(self.vector.file, lambda: self._bytes(0, nbytes))
+            found = whole[start : start + size] if start >= 0 else b""
+        else:
+            found = self._bytes(start, size)
+        head = found[: 2 * _WORD]
+        length = int.from_bytes(head[:_WORD], "big")
+        known = _FORMATS.get(head[_WORD:])
+        if known is None or length + 2 * _WORD > len(found) or length < _WORD:
+            raise CorruptionError(shown, start, "a deletion vector", head)
+        body = found[_WORD : length + 2 * _WORD]
         counted, decode = known
         if self.vector.length != length + counted:
             expected = f"a deletion vector of {self.vector.length} bytes"
@@ -81,3 +88,11 @@ class VectorInFile:
             expected = f"{self.vector.count} deleted rows"
             raise CorruptionError(shown, start, expected, len(positions))
         return DeletedRows(positions)
+
+    def _bytes(self, start: int, size: int) -> bytes:
+        """Return a range of the file, less at its end."""
+        address, nbytes = self.address, self.vector.nbytes
+        with address.reading("a deletion vector", gone=GONE), address.open(nbytes) as file:
+            is_there = 0 <= start <= nbytes and size > 0
+            found: bytes = file.read_at(size, start) if is_there else b""
+        return found

@@ -16,6 +16,7 @@ from lookupstore.extras import require
 from lookupstore.storage.json_text import parse_json
 from lookupstore.storage.location import Location
 from lookupstore.tables.paimon.avro_file import records_of
+from lookupstore.tables.recently_read import RecentlyRead
 from lookupstore.tables.rows import GONE
 
 _SNAPSHOT = re.compile(r"snapshot/snapshot-(\d+)")
@@ -28,6 +29,9 @@ _VERSIONS = {"snapshot": 3, "schema": 3, "manifest": 2}
 # Largest size of a file of JSON, and of a manifest.
 _MOST_JSON = 64 << 20
 _MOST_MANIFEST = 1 << 30
+# Bytes of manifests and files of deletion vectors that stay in memory: two snapshots that follow
+# each other have most of them in common.
+_MOST_LOADED = 32 << 20
 _ADD, _DELETE = 0, 1
 
 # Partition and bucket of files. Partitions may share a folder: null and the empty text do.
@@ -130,6 +134,7 @@ class Metadata:
         uri: Path or URI of the table or branch, for people.
         branch: Name of the branch.
         number: Number of the snapshot.
+        contents: Contents of files that never change, by their names in the folder of the table.
 
     Raises:
         ImportError: If fastavro is not installed.
@@ -144,6 +149,7 @@ class Metadata:
         self._is_newest = number is None
         self.number: int = self.numbers()[-1] if number is None else number
         self._schemas: dict[int, PaimonSchema] = {}
+        self.contents: RecentlyRead[bytes] = RecentlyRead(_MOST_LOADED, len)
 
     def at(self, number: int) -> Metadata:
         """Return the metadata of the table at another snapshot, with the schemas of this one.
@@ -153,6 +159,7 @@ class Metadata:
         """
         found = Metadata(self._given, number)
         found.schema, found._schemas = self.schema, self._schemas
+        found.table_id, found.contents = self.table_id, self.contents
         return found
 
     def numbers(self) -> list[int]:
@@ -298,7 +305,7 @@ class Metadata:
                 records, and no other error. None: it is not recorded.
         """
         path = self.location.show(name)
-        content = self._read(name, _MOST_MANIFEST)
+        content = self.contents.get(name, lambda: self._read(name, _MOST_MANIFEST))
         if size not in (None, len(content)):
             raise CorruptionError(path, 0, f"{size} bytes", f"{len(content)} bytes")
         for value in records_of(content, path, kind):

@@ -432,7 +432,8 @@ class _Planner:
             return None
         if vector.elsewhere:
             raise self._error("deletion vectors outside its folder (external paths)")
-        return VectorInFile(self._location.address(f"index/{vector.file}"), vector)
+        address = self._location.address(f"index/{vector.file}")
+        return VectorInFile(address, vector, self._metadata.contents)
 
     def _columns_of(self, number: int, file_format: str) -> ColumnsOfFiles:
         """Return the columns of files that were written with a schema."""

@@ -1,0 +1,72 @@
+"""The manifests of a snapshot, each of which a process reads once.
+
+A manifest never changes, and the next snapshot names most manifests of the one before it.
+`pyiceberg` keeps lists of manifests, and not what is in these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from lookupstore.tables.recently_read import RecentlyRead
+
+# Statistics in entries of manifests that stay in memory, of about 100 bytes each.
+_MOST_LOADED = 400_000
+# Memory of an entry besides its statistics, in statistics.
+_OF_ENTRY = 20
+_STATISTICS = (
+    "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds",
+    "upper_bounds",
+)  # fmt: skip
+
+
+def manifests_of(snapshot: Any, scan: Any) -> list[IcebergManifest]:
+    """Return the manifests of a snapshot, as the planner of `pyiceberg` takes them.
+
+    Args:
+        snapshot: The snapshot.
+        scan: Scan of the table.
+    """
+    table_id = str(scan.table_metadata.table_uuid)
+    return [IcebergManifest(one, table_id) for one in snapshot.manifests(scan.io)]
+
+
+class IcebergManifest:
+    """A manifest whose entries are read by the first one who wants them.
+
+    Args:
+        manifest: The `pyiceberg.manifest.ManifestFile`, which has all other attributes.
+        table_id: Identity of the table.
+    """
+
+    def __init__(self, manifest: Any, table_id: str) -> None:
+        self._manifest = manifest
+        self._table_id = table_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._manifest, name)
+
+    def fetch_manifest_entry(self, io: Any, discard_deleted: bool = True) -> Sequence[Any]:
+        """Return the entries, which nobody may change.
+
+        Args:
+            io: The `pyiceberg.io.FileIO` of the table.
+            discard_deleted: Whether to leave out those of files that are not in the snapshot.
+        """
+        manifest = self._manifest
+        identity = self._table_id, manifest.manifest_path, discard_deleted
+        return _loaded.get(identity, partial(manifest.fetch_manifest_entry, io, discard_deleted))
+
+
+def _count(entries: Sequence[Any]) -> int:
+    return _OF_ENTRY + sum(map(_statistics_in, entries))
+
+
+def _statistics_in(entry: Any) -> int:
+    found = (getattr(entry.data_file, name) for name in _STATISTICS)
+    return _OF_ENTRY + sum(len(one) for one in found if one)
+
+
+_loaded: RecentlyRead[Sequence[Any]] = RecentlyRead(_MOST_LOADED, _count)

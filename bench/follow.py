@@ -3,7 +3,7 @@
 follow           1% of the data files get other rows; the store follows, beside a build of all rows
 bytes read       by calls of this process meanwhile, of what the build reads
 follow deletes   one row of a thousand is deleted in every file, and the data files stay; the table
-                 is on a server of this machine
+                 is on a server of this machine; not for Hudi, which rewrites the files
 bytes of deletes answered by the server meanwhile, of its answers to the build
 follow compact   all files become one, and no row changes: all are read, and none is written
 
@@ -26,13 +26,15 @@ from unittest import mock
 
 from bars import OURS, Bar, Measurement, Subject
 from harness import Run, add_choice, add_json_lines, command_line
-from lake_tables import CHANGING, ChangingTable, nbytes, pyiceberg_names
+from lake_tables import CHANGING, ChangingTable, DeletingTable, nbytes, pyiceberg_names
 from support.object_store import BUCKET, FOR_WRITES, Proxy, has_server, object_store
 from support.quick_store import QuickStore, quick_store
 
 import lookupstore
 
 BUILT = "built"
+#: Formats whose rows can be deleted without other data files, by name.
+DELETING = {name: one for name, one in CHANGING.items() if issubclass(one, DeletingTable)}
 
 BARS = tuple(
     bar
@@ -43,6 +45,7 @@ BARS = tuple(
         Bar("follow deletes", name, "follow deletes", OURS, 1.0, at_most=True),
         Bar("bytes of deletes / build", name, "bytes of deletes", OURS, 3, at_most=True),
     )
+    if name in DELETING or not bar.verb.endswith("deletes")
 )
 
 
@@ -137,19 +140,22 @@ class Follower:
 
 
 @contextmanager
-def served(name: str, folder: Path, files: int, each: int) -> Iterator[Follower]:
+def served(
+    name: str, folder: Path, files: int, each: int
+) -> Iterator[tuple[DeletingTable, Follower]]:
     """Write a table with deletes in the bucket of a server, and follow it."""
     with object_store(folder / "s3") as server, closing(Proxy(server)) as proxy:
         place = folder / "s3" / BUCKET / name
-        more = {}
+        more: dict[str, Any] = {}
         if name == "Iceberg":
             options = pyiceberg_names(proxy.store)
             more = {"warehouse": f"s3://{BUCKET}/{name}", "options": options}
-        table = CHANGING[name](place, files, each, **more)
+        table = DELETING[name](place, files, each, **more)
         table.write()
         table.delete(0)
         with quick_store(folder / "s3", 0) as quick:
-            yield Follower(table, lambda: table.at(quick.store), Answered(quick), folder)
+            follower = Follower(table, lambda: table.at(quick.store), Answered(quick), folder)
+            yield table, follower
 
 
 def measure(name: str, folder: Path, files: int, each: int, rounds: int) -> dict[Any, list[float]]:
@@ -167,12 +173,17 @@ def measure(name: str, folder: Path, files: int, each: int, rounds: int) -> dict
         assert follower.store.info().rewritten_buckets == 0
     follower.check()
     found = follower.found
+    if name not in DELETING:
+        return found
     shutil.rmtree(folder)
     folder.mkdir()
     cache = {"LOOKUPSTORE_CACHE": str(folder / "cache"), **FOR_WRITES}
-    with mock.patch.dict(os.environ, cache), served(name, folder, files, each) as follower:
+    with (
+        mock.patch.dict(os.environ, cache),
+        served(name, folder, files, each) as (deleting, follower),
+    ):
         for turn in range(1, rounds + 1):
-            follower.table.delete(turn)
+            deleting.delete(turn)
             follower.turn("follow deletes", "bytes of deletes")
         follower.check()
     return found | follower.found

@@ -118,6 +118,14 @@ class ChangingTable(LakeTable):
     def change(self, files: Sequence[int], added: int) -> None:
         """Replace some data files by others with other values."""
 
+    def compact(self) -> bool:
+        """Make one file of all data files, and return whether the library of the format can."""
+        return False
+
+
+class DeletingTable(ChangingTable):
+    """A table whose rows can be deleted without other data files."""
+
     @abstractmethod
     def delete(self, turn: int) -> None:
         """Delete some rows of each data file, and keep the files.
@@ -134,15 +142,11 @@ class ChangingTable(LakeTable):
         """
         return store.uri(str(self.folder.relative_to(store.folder)))
 
-    def compact(self) -> bool:
-        """Make one file of all data files, and return whether the library of the format can."""
-        return False
-
     def _gone(self, turn: int) -> list[int]:
         return [at for at in range(self.each) if at % DELETED <= turn]
 
 
-class DeltaTable(ChangingTable):
+class DeltaTable(DeletingTable):
     """A Delta table, which deltalake changes; deletion vectors are written to its log."""
 
     name = "Delta"
@@ -174,7 +178,7 @@ class DeltaTable(ChangingTable):
         return True
 
 
-class IcebergTable(ChangingTable):
+class IcebergTable(DeletingTable):
     """An Iceberg table of pyiceberg, whose position deletes are written beside it."""
 
     name = "Iceberg"
@@ -239,7 +243,7 @@ class IcebergTable(ChangingTable):
         return True
 
 
-class PaimonPrimaryKeyTable(ChangingTable):
+class PaimonPrimaryKeyTable(DeletingTable):
     """A Paimon table with a primary key and deletion vectors, whose files are compacted."""
 
     name = "Paimon"
@@ -270,7 +274,7 @@ class PaimonPrimaryKeyTable(ChangingTable):
         self.table.commit(vectors={one.name: self._gone(turn) for one in self._files})
 
 
-class HudiCopyOnWriteTable(LakeTable):
+class HudiCopyOnWriteTable(ChangingTable):
     """A Hudi table, by lookupstore."""
 
     name = "Hudi"
@@ -280,14 +284,19 @@ class HudiCopyOnWriteTable(LakeTable):
         for file in range(self.files):
             table.bulk_insert(self._rows(file))
 
+    def change(self, files: Sequence[int], added: int) -> None:
+        rows = [rows_of(one * self.each, self.each, added) for one in files]
+        HudiTable.open(self.folder).upsert(pa.concat_tables(rows))
+
     @property
     def given(self) -> Any:
         return self.folder
 
 
-#: Formats whose tables are changed by their libraries or by the helpers of the tests, by name.
+#: Formats whose tables are changed by lookupstore, by their libraries or by the helpers of the
+#: tests, by name.
 CHANGING: dict[str, type[ChangingTable]] = {
-    one.name: one for one in (DeltaTable, IcebergTable, PaimonPrimaryKeyTable)
+    one.name: one for one in (DeltaTable, IcebergTable, PaimonPrimaryKeyTable, HudiCopyOnWriteTable)
 }
 #: All formats, by name.
-FORMATS: dict[str, type[LakeTable]] = {**CHANGING, HudiCopyOnWriteTable.name: HudiCopyOnWriteTable}
+FORMATS: Mapping[str, type[LakeTable]] = CHANGING

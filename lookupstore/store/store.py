@@ -20,6 +20,7 @@ from lookupstore.progress import not_shown, progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of, counted, seconds_of
 from lookupstore.rows._codec import BadRowError
 from lookupstore.rows._small import SmallPlan, SmallRows
+from lookupstore.rows.python_values import prepare_values
 from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
 from lookupstore.store._points import PointLookups
@@ -432,7 +433,8 @@ class LookupStore(PointLookups, ChangeableStore):
 
         The processes of a host share one lookup table for a large uncompressed file. Data files at
         a URI are copied to this host first. A call that reached a limit can be repeated: it
-        continues where the last one stopped.
+        continues where the last one stopped. If values are times in nanoseconds, pandas is
+        imported, if it is installed.
 
         Args:
             seconds: Time after which to stop, in seconds or as a text such as `"30s"`. Default: no
@@ -464,6 +466,7 @@ class LookupStore(PointLookups, ChangeableStore):
         time = None if seconds is None else seconds_of(seconds, "seconds")
         size = None if bytes is None else bytes_of(bytes, "bytes")
         total = sum(file.bytes for file in self._manifest.named_files)
+        prepare_values(self.value_schema)
         with progress_bars(progress, late=True) as bars:
             advance = bars("Warming", total, "bytes") if bars else not_shown
             return warm_files(self._files, Limits(time, size, advance))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -171,3 +173,28 @@ def test_a_warm_compressed_store_has_not_paid_for_a_plain_copy(tmp_path: Path) -
         assert store.warm()
         assert blocks_read(store) == 0
         check(store)
+
+
+@pytest.mark.parametrize(
+    ("kind", "imports"),
+    [
+        (pa.timestamp("us", "UTC"), False),
+        (pa.timestamp("ns", "UTC"), True),
+        (pa.list_(pa.struct([("took", pa.duration("ns"))])), True),
+    ],
+)
+def test_it_imports_what_values_need(kind: pa.DataType, imports: bool, tmp_path: Path) -> None:
+    """Workers that fork afterwards would each import pandas in their first request."""
+    pytest.importorskip("pandas")
+    none = pa.array([None], pa.null()).cast(kind)
+    with lookupstore.build(pa.table({"id": [1], "v": none}), tmp_path / "s", key="id") as store:
+        assert store.schema.field("v").type == kind
+    program = (
+        "import sys, lookupstore\n"
+        f"store = lookupstore.open({str(tmp_path / 's')!r})\n"
+        "before = 'pandas' in sys.modules\n"
+        "store.warm()\n"
+        "print(before, 'pandas' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert said.stdout.split() == [b"False", str(imports).encode()]

@@ -6,6 +6,7 @@ is in ``csrc/ls_keys.h`` and ``docs/decisions/0003-key-encoding.md``.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -484,8 +485,9 @@ class KeySchema:
         """Return the bytes of the first fields of a key, or None if no key holds the values."""
         done = b""
         last = len(self._fields) - 1
+        missing = getattr(sys.modules.get("pandas"), "NA", None)
         for i, (field, value) in enumerate(zip(self._fields, values, strict=False)):
-            if value is None:
+            if value is None or value is missing:
                 if not field.nullable:
                     return None
                 done += b"\x00"

@@ -211,3 +211,14 @@ def test_a_list_of_long_keys_finds_room():
 def test_keys_that_no_store_holds_are_null_in_a_list():
     schema = KeySchema(pa.schema([("k", pa.int8())]))
     assert encode_keys([1, 300, None, 1.0], schema).to_pylist() == [b"\x81", None, None, b"\x81"]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.timestamp("us"), pa.float64()])
+def test_na_of_pandas_is_null(kind):
+    """`frame["id"].tolist()` has it for the nulls of a column with nullable integers."""
+    one = pa.array([1], pa.int64()).cast(kind)[0].as_py()
+    for nullable in ([], ["k"]):
+        schema = KeySchema(pa.schema([("k", kind)]), nullable)
+        assert schema.encode_one(pd.NA) == schema.encode_one(None)
+        found = encode_keys([one, pd.NA], schema)
+        assert found.to_pylist() == encode_keys([one, None], schema).to_pylist()

@@ -67,7 +67,8 @@ _since = click.option(
     "--since",
     metavar="POSITION",
     help="Completion time of the last instant before the range, in tables of version 6 its request "
-    "time: see 'timeline' (default: from the beginning).",
+    "time: see 'timeline'; or the request time of a commit, a date or a time (default: from the "
+    "beginning).",
 )
 _until = click.option(
     "--until",

@@ -37,7 +37,8 @@ from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.read.changed_rows import ChangedRows, Rows, Were, without_dictionaries
 from lookupstore.hudi.timeline.given_times import When, given_position
 from lookupstore.hudi.timeline.names import GroupId
-from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK
+from lookupstore.hudi.timeline.plans import RestoreMetadata, RollbackMetadata, parse_plan
+from lookupstore.hudi.timeline.timeline import RESTORE, ROLLBACK, Instant
 from lookupstore.hudi.view import TableView
 from lookupstore.storage.location import Location
 
@@ -184,7 +185,8 @@ def plan_row_changes(
         StaleStoreError: If the table as of `since` or `until` cannot be read any more.
     """
     zone = view.options.timezone
-    since, until = given_position("since", since, zone), given_position("until", until, zone)
+    since = given_position("since", since, zone, view.timeline)
+    until = given_position("until", until, zone, view.timeline)
     data = [name for name in view.schema.names if name not in META_COLUMNS]
     names = data if columns is None else view.names(columns)
     if CHANGE in names:
@@ -208,14 +210,28 @@ def plan_row_changes(
 
 
 def _check_nothing_taken_back(view: TableView, since: str | None) -> None:
-    """Check that the commit at a position was not rolled back later."""
-    taken = [one for one in view.timeline if one.action in (RESTORE, ROLLBACK)]
+    """Check that no commit that readers may have seen at a position was rolled back later.
+
+    A commit is completed after its request: one that was requested after `since` was not there.
+    """
     if since is None or any(one.position == since for one in view.timeline.writes()):
         return
-    for one in taken:
-        if one.is_completed and one.position > since:
-            raise StaleStoreError(
-                f"{view.location.uri}: since is {since}, which is the position of no commit, and "
-                f"the {one.action} {one.time} took some back: read all rows, and go on from the "
-                "position of a commit that timeline() lists"
-            )
+    for one in view.timeline:
+        if one.action not in (RESTORE, ROLLBACK) or not one.is_completed or one.position <= since:
+            continue
+        for time in _rolled_back(view, one):
+            if time <= since:
+                raise StaleStoreError(
+                    f"{view.location.uri}: since is {since}, which is the position of no commit, "
+                    f"and the {one.action} {one.time} took back {time}, which may have been a "
+                    "commit then: read all rows, and go on from the position of a commit that "
+                    "timeline() lists"
+                )
+
+
+def _rolled_back(view: TableView, instant: Instant) -> tuple[str, ...]:
+    """Return the request times of the instants that a rollback or restore rolled back."""
+    content, path = view.folder.read(instant), view.folder.path(instant)
+    if instant.action == RESTORE:
+        return parse_plan(RestoreMetadata, content, path).instants_to_rollback
+    return parse_plan(RollbackMetadata, content, path).commits_rollback

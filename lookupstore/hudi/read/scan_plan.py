@@ -404,7 +404,8 @@ def plan_changes(
     """
     names = view.names(columns)
     zone = view.options.timezone
-    since, until = given_position("since", since, zone), given_position("until", until, zone)
+    since = given_position("since", since, zone, view.timeline)
+    until = given_position("until", until, zone, view.timeline)
     files, times = view.changed(since, until)
     plan = scan_of(view, files, names, skipping=skipping)
     plan = replace(plan, where=written_at(times))

@@ -348,7 +348,8 @@ class ReadVerbs(TableHandle):
 
         Args:
             since: `position` of the last instant before the range: its completion time, or in
-                tables of version 6 its request time. None: the beginning of the table.
+                tables of version 6 its request time. The request time of a commit stands for its
+                position. None: the beginning of the table.
             until: `position` of the last instant of the range. None: the latest.
             columns: Names of the columns to read, in this order, or one name. None: the meta
                 columns, then the data columns.
@@ -381,7 +382,8 @@ class ReadVerbs(TableHandle):
 
         Args:
             since: `position` of the last instant before the range: its completion time, or in
-                tables of version 6 its request time. None: the beginning of the table; all rows are
+                tables of version 6 its request time. The request time of a commit stands for its
+                position. None: the beginning of the table; all rows are
                 inserts.
             until: `position` of the last instant of the range. None: the latest.
             columns: Names of the columns after `change`, in this order. None: the data columns.

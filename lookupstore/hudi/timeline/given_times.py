@@ -8,7 +8,7 @@ from datetime import date, datetime, timezone
 from typing import TypeAlias
 
 from lookupstore.hudi.timeline.instant_times import is_time, print_time
-from lookupstore.hudi.timeline.timeline import Instant
+from lookupstore.hudi.timeline.timeline import Instant, Timeline
 
 #: A moment of a table: an instant or its time; a local time as text in ISO 8601 or as a datetime
 #: without a zone; or a day, which stands for its beginning.
@@ -83,17 +83,27 @@ def given_time(argument: str, time: When | None, zone: str | None) -> str | None
     return print_time(moment.astimezone(timezone.utc))
 
 
-def given_position(argument: str, position: When | None, zone: str | None) -> str | None:
+def given_position(
+    argument: str, position: When | None, zone: str | None, timeline: Timeline
+) -> str | None:
     """Return a moment that a caller gave as a position in the timeline.
 
-    An instant stands for its position; see `given_time` for other values.
+    An instant stands for its position, and so does the request time of a commit of the timeline,
+    which rows have as `_hoodie_commit_time`; see `given_time` for other values.
 
     >>> from lookupstore.hudi.timeline.timeline import COMMIT, State
     >>> commit = Instant("20240418173550988", COMMIT, State.COMPLETED, "20240418173551123")
-    >>> given_position("since", commit, None)
+    >>> given_position("since", commit, None, Timeline(()))
+    '20240418173551123'
+    >>> given_position("since", commit.time, None, Timeline((commit,)))
     '20240418173551123'
     """
     time = position.position if isinstance(position, Instant) else position
+    if isinstance(time, str) and is_time(time):
+        writes = timeline.writes()
+        requested = [one.position for one in writes if one.time == time]
+        if requested and all(one.position != time for one in writes):
+            return requested[0]
     return given_time(argument, time, zone)
 
 

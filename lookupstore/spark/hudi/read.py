@@ -67,7 +67,8 @@ def read_table(
             matching rows are not read. Default: all rows.
         as_of: Request time of the last instant to read. Default: the latest.
         since: Position of the last instant before the range: its completion time, or in tables of
-            version 6 its request time. Default: the range starts at the beginning.
+            version 6 its request time. The request time of a commit stands for its position.
+            Default: the range starts at the beginning.
         until: Position of the last instant of the range. Default: the latest.
         changes: Whether to return the changes of rows, including deletes and both images of
             updates. The first column is `change`. Each record key and partition has at most one

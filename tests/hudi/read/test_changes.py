@@ -363,6 +363,35 @@ def test_a_commit_that_was_taken_back(tmp_path: Path) -> None:
     assert said(table, kept.position) == []
 
 
+def test_request_times_stand_for_positions(table: HudiTable) -> None:
+    done = [table.upsert(rows((1, "x", at, 0.5), (at + 2, "x", at, 0.5))) for at in range(3)]
+    first, second, _ = (one.instant for one in done)
+    assert first is not None
+    assert second is not None
+    assert said(table, first.time, second.time) == said(table, first, second)
+    assert len(said(table, first.time, second.time)) == 3
+    new = table.incremental(first.time, second.time, columns=["id", "_hoodie_commit_time"])
+    assert new.equals(table.incremental(first, second, columns=["id", "_hoodie_commit_time"]))
+    assert set(new["_hoodie_commit_time"].to_pylist()) == {second.time}
+
+
+def test_a_rollback_of_what_began_later(tmp_path: Path) -> None:
+    table = HudiTable.create(tmp_path / "t", SCHEMA, record_key="id", name="t")
+    kept = table.insert(rows((1, "x", 1, 0.5))).instant
+    assert kept is not None
+    # A position after the commit, and before the next one is requested.
+    after = datetime.strptime(kept.position, "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1)
+    between = after.strftime("%Y%m%d%H%M%S%f")[:-3]
+    gone = table.upsert(rows((1, "x", 2, 0.5))).instant
+    assert gone is not None
+    assert gone.time > between
+    table.rollback(gone)
+    assert said(table, "2026-01-01") == [("insert", 1, "x", 1, 0.5)]
+    assert said(table, between) == []
+    with pytest.raises(StaleStoreError, match=f"the rollback .* took back {gone.time}, which may"):
+        table.changes(gone.position)
+
+
 def test_what_is_asked_for_wrongly(table: HudiTable, tmp_path: Path) -> None:
     one, two = (table.upsert(rows((1, "x", at, 0.5))).instant for at in range(2))
     assert one is not None

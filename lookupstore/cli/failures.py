@@ -170,9 +170,11 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     ),
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with ReadOptions\(encoding=\.\.\.\)": "",
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with an invalid_row_handler": "",
-    r"the column '(.+?)' is (.+?) and has '(.*)' in row (\d+)(?: with decimal='(.)')?; pass a "
-    r"reader with the right types, such as pyarrow\.csv\.open_csv\(\.\.\.\) with convert_options": (
-        _wrong_text
+    r"the column '(.+?)' is (.+?) and has '(.*)' in row (\d+)(?: with decimal='(.)')?; "
+    r"(?:pass a reader with the right types, such as pyarrow\.csv\.open_csv\(\.\.\.\) with "
+    r"convert_options|write the zone after each time, .*'ISO8601'\))": _wrong_text,
+    r"make one with savepoint\('(\d+)'\), then": (
+        r"make one by 'lookupstore hudi savepoint TABLE \1', then"
     ),
     r"choose the other columns, or give rows as": "choose others with --columns, or give rows as",
     r"\blookupstore\.build makes": "'lookupstore build' makes",

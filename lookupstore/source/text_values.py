@@ -99,10 +99,16 @@ def typed(
         lacks_zone = is_zoned and not zone
         why = "names no zone; give the zone" if lacks_zone else f"is not in the format {form!r}"
         raise ValueError(f"source: {name}: {_misfit(texts, field, row)}, which {why}")
-    raise ValueError(
-        f"source: {name}: {_misfit(texts, field, row)}{how}; pass a reader with the right "
-        "types, such as pyarrow.csv.open_csv(...) with convert_options"
+    remedy = (
+        "pass a reader with the right types, such as pyarrow.csv.open_csv(...) with convert_options"
     )
+    if is_zoned and _fitted(texts[:1], pa.timestamp(field.type.unit), decimal, form) is not None:
+        # Arrow's reader refuses such times, too.
+        remedy = (
+            "write the zone after each time, such as Z for UTC, or pass a frame whose times have "
+            "it, such as by pandas.to_datetime(column, utc=True, format='ISO8601')"
+        )
+    raise ValueError(f"source: {name}: {_misfit(texts, field, row)}{how}; {remedy}")
 
 
 def typed_or_null(

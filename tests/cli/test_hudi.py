@@ -919,7 +919,8 @@ def test_restore(table: Path) -> None:
     before = printed("info", table)
     refused = run("restore", table, first)
     assert refused.exit_code == 2
-    assert "savepoints: none" in refused.output
+    advice = f"make one by 'lookupstore hudi savepoint TABLE {first}', then restore to it"
+    assert f"savepoints: none; {advice}" in " ".join(refused.output.split())
     printed("savepoint", table, first)
     done = printed("restore", table, first)
     assert [one["action"] for one in done][-2:] == ["rollback", "restore"]

@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
@@ -267,3 +268,22 @@ def test_times_of_day(kind: pa.DataType) -> None:
     for wrong in ("24:00:00", "5:40", "05:40:00Z", "2026-03-07 05:40:00", "noon"):
         with pytest.raises(ValueError, match=f"has '{wrong}' in row 1"):
             typed(pa.array([wrong]), field, "a.csv", 1)
+
+
+def test_times_without_a_zone_for_a_column_with_one(tmp_path: Path) -> None:
+    """Arrow's reader refuses them, too, so that the error names other remedies."""
+    at = dt.datetime(2026, 12, 1, 10, tzinfo=dt.timezone.utc)
+    store = lookupstore.build({"id": [1], "at": [at]}, tmp_path / "store", key="id")
+    file = tmp_path / "a.csv"
+    file.write_text("id,at\n1,2026-12-01 10:00:00Z\n2,2026-12-01 11:00:00\n")
+    with pytest.raises(ValueError, match="'2026-12-01 11:00:00' in row 2; write the zone after"):
+        store.upsert(file)
+    frame = pd.read_csv(file)
+    frame["at"] = pd.to_datetime(frame["at"], utc=True, format="ISO8601")
+    hour = dt.timedelta(hours=1)
+    assert store.upsert(frame).get(2) == {"at": at + hour}
+    file.write_text("id,at\n3,2026-12-01 12:00:00Z\n")
+    assert store.upsert(file).get(3) == {"at": at + 2 * hour}
+    for wrong in ("2026-12-01 25:00:00", "noon"):
+        with pytest.raises(ValueError, match=f"'{wrong}' in row 1; pass a reader"):
+            typed(pa.array([wrong]), pa.field("at", pa.timestamp("us", "UTC")), "a.csv", 1)

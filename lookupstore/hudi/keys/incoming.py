@@ -5,6 +5,7 @@ This module looks up no keys and writes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,6 +49,8 @@ from lookupstore.source.source import Source
 from lookupstore.source.text_values import MISFITS
 
 Rows = npt.NDArray[np.int64]
+# Signs of a condition in SQL, which no name of a file of rows is likely to have.
+_CONDITION = re.compile(r"[=<>]|\s(in|is|like|between)\s", re.IGNORECASE)
 _Cast = Callable[[pa.ChunkedArray, pa.Field], pa.ChunkedArray]
 
 
@@ -511,8 +514,10 @@ class IncomingKeys:
             except FileNotFoundError as error:
                 if not isinstance(keys, str):
                     raise
-                said = f"{error}; if it is a key, give a list of keys: [{keys!r}]"
-                raise FileNotFoundError(said) from None
+                remedy = f"if it is a key, give a list of keys: [{keys!r}]"
+                if _CONDITION.search(keys):
+                    remedy = f"if it is a condition, pass it to delete as where={keys!r}"
+                raise FileNotFoundError(f"{error}; {remedy}") from None
 
         self._source = source = opened(given, open_keys)
         self._options = options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,11 @@ def test_a_text_is_a_file_or_else_a_key(tmp_path: Path) -> None:
     table.insert(texts)
     with pytest.raises(FileNotFoundError, match=r"if it is a key, give a list of keys: \['a'\]$"):
         table.delete("a")
+    for condition in ("id = 'a'", "v>=2", "id IN ('a')"):
+        with pytest.raises(FileNotFoundError, match="pass it to delete as where=") as raised:
+            table.delete(condition)
+        given = str(raised.value).split("where=")[1]
+        assert table.delete(where=ast.literal_eval(given), dry_run=True).rows_deleted == 1
     assert table.delete(["a"], dry_run=True).rows_deleted == 1
     assert table.delete(pd.Series(["a", None]).dropna(), dry_run=True).rows_deleted == 1
     assert table.delete({"a"}).rows_deleted == 1

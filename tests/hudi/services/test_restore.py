@@ -263,7 +263,8 @@ def test_what_cannot_be_restored_is_refused(tmp_path: Path, version: int) -> Non
     table, saved = made(path, version)
     first = writes(table)[0].time
     table.upsert(some(range(1, 3), "new"))
-    refused(path, first, ValueError, f"has no savepoint; savepoints: {saved}; without one")
+    advice = rf"make one with savepoint\('{first}'\), then restore to it"
+    refused(path, first, ValueError, f"has no savepoint; savepoints: {saved}; {advice}")
     with pytest.raises(ValueError, match="savepoint is 'yesterday'; give the time of an instant"):
         table.restore("yesterday")
     last = table.savepoint().time

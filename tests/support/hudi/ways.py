@@ -198,6 +198,21 @@ def first_of_two(folder: Path) -> Any:
     return made.rollback(made.timeline()[0].time)
 
 
+def restore_first_of_two(folder: Path) -> Any:
+    """Restore to a commit that another came after."""
+    made = table(folder)
+    made.upsert(ROWS)
+    return made.restore(made.timeline()[0])
+
+
+def save_and_restore_first(folder: Path) -> None:
+    """Make the savepoint that was missing, then restore to it."""
+    made = HudiTable.open(folder / "t")
+    first = made.timeline()[0]
+    made.savepoint(first)
+    assert [one.action for one in made.restore(first)] == ["rollback", "restore"]
+
+
 def roll_back_both(folder: Path) -> None:
     """Roll back the later commit, then the earlier one."""
     made = HudiTable.open(folder / "t")
@@ -660,6 +675,13 @@ WAYS = [
         ValueError,
         "which has no savepoint; savepoints: none; without one, roll back each later commit",
         lambda folder: saved(folder).restore(next(iter(saved(folder).savepoints()))),
+    ),
+    Way(
+        "restore: a commit without a savepoint",
+        restore_first_of_two,
+        ValueError,
+        "which has no savepoint; savepoints: none; make one with savepoint(",
+        save_and_restore_first,
     ),
     Way(
         "restore: a later savepoint",

@@ -152,13 +152,18 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
     kind, given, types = columns.field(field.name).type, plain_type(field.type), pa.types
     hint = ""
     if types.is_timestamp(kind) and types.is_timestamp(given):
-        hint = ", such as .dt.tz_localize('UTC')" if kind.tz else ", such as .dt.tz_localize(None)"
+        hint = ", such as .dt.tz_localize(None)"
+        if kind.tz:
+            hint = (
+                ", such as .dt.tz_localize('UTC') in pandas, or "
+                "pyarrow.compute.assume_timezone(column, 'UTC')"
+            )
     elif types.is_date(kind) and types.is_timestamp(given):
         hint = ", such as .dt.date"
     elif types.is_string(kind) and types.is_timestamp(given):
         hint = ", such as .dt.strftime('%Y-%m-%d')"
     elif types.is_string(kind) and (types.is_integer(given) or types.is_date(given)):
-        hint = ", such as .astype(str)"
+        hint = ", such as .astype(str) in pandas, or .cast('string') in Arrow"
     elif is_text(given) and types.is_integer(kind):
         hint = f", such as .astype('{kind}')"
     elif is_text(given) and types.is_timestamp(kind):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
@@ -92,6 +93,21 @@ def test_rows_whose_columns_are_named_or_typed_otherwise(tmp_path: Path) -> None
     for kind, remedy in ((pa.timestamp("ns"), r"\.dt\.strftime"), (pa.date32(), r"\.astype\(str")):
         with pytest.raises(TypeError, match=rf"'id' is .*; give string, such as {remedy}"):
             texts.upsert(pa.table({"id": pa.array(["2026-03-01"]).cast(kind)}))
+
+
+def test_remedies_for_arrow_work_in_arrow(tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.string(), "at": pa.timestamp("us", "UTC")})
+    table = HudiTable.create(tmp_path / "t", schema, record_key="id")
+    noon = datetime(2026, 3, 1, 12)
+    rows = pa.table({"id": pa.array([date(2026, 3, 1)]), "at": [noon]})
+    with pytest.raises(TypeError, match=r"'id' is date32\[day\]; .* \.cast\('string'\) in Arrow$"):
+        table.upsert(rows)
+    rows = rows.set_column(0, "id", rows["id"].cast("string"))
+    with pytest.raises(TypeError, match=r"pyarrow\.compute\.assume_timezone\(column, 'UTC'\)$"):
+        table.upsert(rows)
+    table.upsert(rows.set_column(1, "at", pc.assume_timezone(rows["at"], "UTC")))
+    wanted = {"id": ["2026-03-01"], "at": [noon.replace(tzinfo=timezone.utc)]}
+    assert table.scan(columns=["id", "at"]).to_pydict() == wanted
 
 
 def test_a_copy_of_a_table(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.options import COPY_ON_WRITE, SNAPSHOT, TableOptions
 from lookupstore.hudi.read.looked_up_rows import as_promoted
 from lookupstore.hudi.read.scan_plan import scan_of
-from lookupstore.hudi.view import TableView
+from lookupstore.hudi.view import TableView, check_begun
 from lookupstore.keys.schema import KeySchema
 from lookupstore.storage.location import Location
 
@@ -160,6 +160,8 @@ def plan_lookup(
         values = [name for name in view.names(columns) if name not in names]
     chosen = None if where is None else _table_filter(where, columns_there)
     files = view.slices(as_of) if until is None else view.slices_until(until)
+    if as_of is not None:
+        check_begun(view, as_of)
     position = until
     if position is None:
         instants = (one for one in view.timeline.writes() if as_of is None or one.time <= as_of)

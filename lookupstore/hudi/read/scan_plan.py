@@ -35,7 +35,7 @@ from lookupstore.hudi.read.java_statistics import java_statistics
 from lookupstore.hudi.read.partition_pruning import partitions_left
 from lookupstore.hudi.read.scan_funnel import Files, ScanFunnel
 from lookupstore.hudi.timeline.given_times import When, given_position, given_time
-from lookupstore.hudi.view import TableView
+from lookupstore.hudi.view import TableView, check_begun
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
 
@@ -346,13 +346,16 @@ def plan_scan(
 
     Raises:
         KeyError: If the table does not have a column.
-        ValueError: If `as_of` is not a time, or `filter` does not fit the columns.
+        ValueError: If `as_of` is not a time or before the first commit, or `filter` does not fit
+            the columns.
         FormatError: If tables of this kind cannot be read.
         CorruptionError: If the timeline is damaged.
     """
     names = view.names(columns)
     as_of = given_time("as_of", as_of, view.options.timezone)
     plan = scan_of(view, view.slices(as_of), names, skipping=skipping)
+    if as_of is not None:
+        check_begun(view, as_of)
     return plan if filter is None else plan.filtered(filter)
 
 
@@ -371,6 +374,7 @@ def time_with_rows(view: TableView, as_of: When) -> str:
     assert time is not None
     if not view.timeline.writes(time):
         view.slices(time)  # raises an error if earlier commits were archived
+        check_begun(view, time)
         raise ValueError(
             f"{view.location.uri}: as_of is {time}, when the table had no commit yet; give a later "
             "time"

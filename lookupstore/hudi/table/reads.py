@@ -91,8 +91,8 @@ class ReadVerbs(TableHandle):
 
         Raises:
             KeyError: If the table does not have a column.
-            ValueError: If `as_of` is not a time, `filter` does not fit the columns, or `limit` is
-                below 0.
+            ValueError: If `as_of` is not a time or before the first commit, `filter` does not fit
+                the columns, or `limit` is below 0.
             TypeError: If `filter` is not a filter, or `limit` is not a whole number.
             ImportError: If `filter` is SQL, and sqlglot is not installed.
             CorruptionError: If the timeline or a base file is damaged.

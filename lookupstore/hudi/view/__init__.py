@@ -7,8 +7,8 @@
 """
 
 from lookupstore.hudi.view.opening import read_view
-from lookupstore.hudi.view.reach import first_time
+from lookupstore.hudi.view.reach import check_begun, first_time
 from lookupstore.hudi.view.recorded import wrong_logs
 from lookupstore.hudi.view.table_view import TableView
 
-__all__ = ["TableView", "first_time", "read_view", "wrong_logs"]
+__all__ = ["TableView", "check_begun", "first_time", "read_view", "wrong_logs"]

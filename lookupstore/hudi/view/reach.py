@@ -154,6 +154,24 @@ def check_reached(
     )
 
 
+def check_begun(view: TableView, as_of: str) -> None:
+    """Check that a table had a commit at a time, after `check_reached`.
+
+    Args:
+        view: State of the table. A table without commits has no rows at any time.
+        as_of: Request time of an instant.
+
+    Raises:
+        ValueError: If the first commit is later.
+    """
+    writes = view.timeline.writes()
+    if writes and not any(one.time <= as_of for one in writes):
+        raise ValueError(
+            f"{view.location.uri}: as_of is {as_of}, when the table had no commit yet; give a "
+            f"later time: the first commit is {min(one.time for one in writes)}"
+        )
+
+
 def check_changes_reached(view: TableView, since: str | None) -> None:
     """Check that no archived commit is after a position."""
     # Savepoints are kept when later commits are archived.

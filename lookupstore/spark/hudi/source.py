@@ -163,6 +163,11 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
     hudi, ours = told_apart(options)
     # Spark passes the names of options in lower case.
     unknown = sorted(set(ours) - {name.lower() for name in READ_OPTIONS})
+    if "versionasof" in unknown:
+        raise ValueError(
+            f"versionAsOf is given, but commits of Hudi tables have times; give {AS_OF_OF_SPARK}, "
+            "an instant or a time"
+        )
     if unknown:
         known = ", ".join(READ_OPTIONS)
         raise ValueError(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -301,7 +302,9 @@ def test_moments_in_other_words(tmp_path: Path, version: int) -> None:
     tomorrow = clock.date() + timedelta(days=1)
     for when in (tomorrow, tomorrow.isoformat()):
         assert table.scan(as_of=when)["a"].to_pylist() == [2]
-    assert table.scan(as_of=clock.date()).num_rows == 0
+    for ask in (table.scan, table.dataset, partial(table.lookup, [1])):
+        with pytest.raises(ValueError, match=f"no commit yet; .* the first commit is {first.time}"):
+            ask(as_of=clock.date())
     expected = table.changes(first.position).read_all()
     assert expected.num_rows == 2
     moment = datetime.strptime(first.position + "000", "%Y%m%d%H%M%S%f")

@@ -396,6 +396,8 @@ def test_errors_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
         ({"as_of": "2026-01-01", "as.of.instant": "2026-01-01"}, "are one option; give one"),
         ({"timestampAsOf": "2026-01-01", "as.of.instant": "2026-01-01"}, "are one option; give"),
         ({"columns": "id,m"}, "the table has no column 'm'"),
+        ({"versionAsOf": "1"}, "commits of Hudi tables have times; give timestampAsOf, an instant"),
+        ({"timestampAsOf": "2020-01-01"}, "when the table had no commit yet; give a later time"),
     ):
         with pytest.raises(AnalysisException, match=message):
             by_source(spark, path, **options)

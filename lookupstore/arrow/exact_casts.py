@@ -17,7 +17,6 @@ from lookupstore.arrow.fitting import (
     is_list,
     is_number,
     nested,
-    shown_value,
 )
 from lookupstore.arrow.types import plain_type, unwrap
 
@@ -110,7 +109,7 @@ def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return _cast(column, kind)
     except (ValueError, TypeError) as error:
         row = first_unfit(column, lambda part: _cast(part, kind))
-        raise UnfitValueError(row, shown_value(column[row]), kind) from error
+        raise UnfitValueError(row, column[row : row + 1], kind, _cast) from error
 
 
 def _is_of_pandas(kind: pa.DataType) -> bool:

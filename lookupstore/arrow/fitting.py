@@ -7,8 +7,8 @@ another meaning, and `fit` refuses values that a type cannot hold exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,24 +16,52 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.types import is_bytes, is_text, plain_type, restore, unwrap
 
+_Cast = Callable[[pa.Array, pa.DataType], pa.Array]
+
 # Most characters of a value in an error.
 _SHOWN = 80
 # Most digits of Arrow's widest decimal.
 _DIGITS = 76
 
 
+@dataclass(frozen=True)
+class UnfitPart:
+    """The part of a value that a type cannot hold exactly.
+
+    Attributes:
+        path: Path of the part in the value, such as `.items[].price`. Empty: the whole value.
+        shown: Text of the part for errors.
+        given: Type of the part.
+        kind: Type that cannot hold it.
+    """
+
+    path: str
+    shown: str
+    given: pa.DataType
+    kind: pa.DataType
+
+
 class UnfitValueError(ValueError):
     """A value that a type cannot hold exactly.
+
+    Args:
+        row: Index of the value in the column, from 0.
+        value: Array of the value alone.
+        kind: Type that cannot hold it.
+        cast: Function that casts an array to a type, and raises `ValueError` or `TypeError` if it
+            cannot hold a value.
 
     Attributes:
         row: Index of the value in the column, from 0.
         shown: Text of the value for errors.
+        part: Part of the value that does not fit.
     """
 
-    def __init__(self, row: int, shown: str, kind: pa.DataType) -> None:
-        super().__init__(f"{kind} cannot hold {shown}")
+    def __init__(self, row: int, value: pa.Array, kind: pa.DataType, cast: _Cast) -> None:
         self.row = row
-        self.shown = shown
+        self.shown = shown_value(value[0])
+        self.part = _unfit_part(value, kind, cast)
+        super().__init__(f"{kind} cannot hold {self.shown}")
 
 
 def is_kindred(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -95,8 +123,8 @@ def fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
     except pa.ArrowNotImplementedError as error:
         raise TypeError(f"{column.type} cannot be cast to {kind}: {error}") from error
     except pa.ArrowInvalid as error:
-        row = first_unfit(column, partial(_fitted, kind=kind))
-        raise UnfitValueError(row, shown_value(column[row]), kind) from error
+        row = first_unfit(column, lambda part: _fitted(part, kind))
+        raise UnfitValueError(row, column[row : row + 1], kind, _fitted) from error
 
 
 def shown_value(value: pa.Scalar) -> str:
@@ -159,6 +187,55 @@ def first_unfit(column: pa.Array, cast: Callable[[pa.Array], object]) -> int:
         except ValueError:  # `ArrowInvalid` is one, too
             high = middle
     return low
+
+
+def _unfit_part(value: pa.Array, kind: pa.DataType, cast: _Cast, path: str = "") -> UnfitPart:
+    """Return the innermost part of a value that a type cannot hold.
+
+    Args:
+        value: Array of the value alone.
+        kind: Type that cannot hold it.
+        cast: Function that casts an array to a type; see `UnfitValueError`.
+        path: Path of the value in another one.
+    """
+    for name, parts, inner in _parts(unwrap(value), plain_type(kind)):
+        row = _first_refused(parts, inner, cast)
+        if row is not None:
+            return _unfit_part(parts[row : row + 1], inner, cast, path + name)
+    return UnfitPart(path, shown_value(value[0]), value.type, kind)
+
+
+def _first_refused(parts: pa.Array, kind: pa.DataType, cast: _Cast) -> int | None:
+    """Return the index of the first value that cannot be cast. None: all values can be cast."""
+
+    def check(some: pa.Array) -> None:
+        try:
+            cast(some, kind)
+        except (TypeError, pa.ArrowException) as error:
+            raise ValueError(str(error)) from error
+
+    try:
+        check(parts)
+    except ValueError:
+        return first_unfit(parts, check)
+    return None
+
+
+def _parts(value: pa.Array, kind: pa.DataType) -> Iterator[tuple[str, pa.Array, pa.DataType]]:
+    """Yield the parts of one value: name, values and wanted type."""
+    given, types = value.type, pa.types
+    if types.is_struct(given) and types.is_struct(kind):
+        columns = dict(zip((field.name for field in given), value.flatten(), strict=True))
+        for field in kind:
+            if field.name in columns:
+                yield f".{field.name}", columns[field.name], field.type
+    elif types.is_map(given) and types.is_map(kind):
+        pairs = value.cast(pa.list_(pa.struct([given.key_field, given.item_field])))
+        keys, items = pairs.flatten().flatten()
+        yield ".key", keys, kind.key_type
+        yield ".value", items, kind.item_type
+    elif is_list(given) and is_list(kind):
+        yield "[]", value.flatten(), kind.value_type
 
 
 def _fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -245,9 +322,6 @@ def nested(
     if pa.types.is_map(kind):
         return _map(array, kind, cast)
     return _list(array, kind, cast)
-
-
-_Cast = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 def _struct(array: pa.StructArray, kind: pa.StructType, cast: _Cast) -> pa.StructArray:

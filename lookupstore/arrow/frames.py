@@ -185,6 +185,9 @@ def pandas_frame(table: pa.Table, *, arrow: bool = False) -> Any:
 def pandas_table(frame: Any, what: str, known: pa.Schema | None = None) -> pa.Table:
     """Return a pandas DataFrame as a table, with its index if all levels have names.
 
+    Columns of a frame without rows have the types of the destination: pandas chooses types by
+    values, and has none to choose by.
+
     Args:
         frame: DataFrame to convert.
         what: Name of the frame, which errors show.
@@ -231,7 +234,16 @@ def pandas_table(frame: Any, what: str, known: pa.Schema | None = None) -> pa.Ta
             check_objects(frame[name], table.schema.field(str(name)).type, name, what)
     names = [str(name) for name in frame.columns]
     index = [one for one in table.column_names if one not in set(names)]
-    return table.select([*names, *index]) if typed else table
+    table = table.select([*names, *index]) if typed else table
+    return table if table.num_rows or known is None else _empty(table.schema, known)
+
+
+def _empty(given: pa.Schema, known: pa.Schema) -> pa.Table:
+    """Return a table without rows, whose known columns have their known types."""
+    return pa.schema(
+        one.with_type(known.field(one.name).type) if one.name in known.names else one
+        for one in given
+    ).empty_table()
 
 
 def _places(frame: Any, known: pa.Schema | None) -> dict[Any, pa.DataType]:

@@ -94,7 +94,8 @@ def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema, where: str, row: int) 
             columns.append(cast_exactly(column, plain_type(schema.field(name).type)))
         except UnfitValueError as error:
             raise ValueError(
-                f"{where}: the column {name!r} has {error.shown} in row {row + error.row + 1}, "
-                f"which {schema.field(name).type} cannot hold; give parts whose types agree"
+                f"{where}: the column {name + error.part.path!r} has {error.part.shown} in row "
+                f"{row + error.row + 1}, which {error.part.kind} cannot hold; give parts whose "
+                "types agree"
             ) from error
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)

@@ -255,10 +255,14 @@ class ChangeEncoding:
             if pa.types.is_decimal(column.type) and pa.types.is_decimal(field.type):
                 # Frames of pandas have decimals as wide as the first values.
                 wider = f"decimal128(38, {max(column.type.scale, field.type.scale)}) for it"
+            part, what = error.part, "field" if error.part.path else "column"
+            change = "change the value"
+            if pa.types.is_timestamp(part.kind) or pa.types.is_time(part.kind):
+                change = f"round the value to {part.kind.unit!r}"
             raise ValueError(
-                f"changes: {self._where(batch, error.row, arrivals)}the column {field.name!r} is "
-                f"{column.type} with the value {error.shown}, which {field.type} of the store "
-                f"cannot hold; change the value, or build the store with {wider}"
+                f"changes: {self._where(batch, error.row, arrivals)}the {what} "
+                f"{field.name + part.path!r} is {part.given} with the value {part.shown}, which "
+                f"{part.kind} of the store cannot hold; {change}, or build the store with {wider}"
             ) from None
 
     def _where(self, batch: pa.RecordBatch, row: int, arrivals: Numbers) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import decimal
 import math
@@ -92,6 +93,49 @@ def test_the_first_value_that_does_not_fit_is_named(values, given, wanted, row):
         fit(column, wanted)
     assert caught.value.row == row + 1
     assert caught.value.shown == repr(values[row])
+
+
+def test_the_part_that_does_not_fit_is_named(seed):
+    """In random nested values with one time that has nanoseconds."""
+    rng = random.Random(seed)
+    counts = collections.Counter()
+    for _ in range(300):
+        wrong = []  # the path of the time
+
+        def value(kind, path, wrong=wrong):
+            if pa.types.is_timestamp(kind):
+                if not wrong and rng.random() < 0.2:
+                    wrong.append(path)
+                    return 1001
+                return 1000
+            if rng.random() < 0.1:
+                return None
+            if pa.types.is_struct(kind):
+                return {one.name: value(one.type, f"{path}.{one.name}") for one in kind}
+            count = rng.randrange(4)
+            if pa.types.is_map(kind):
+                return [(str(at), value(kind.item_type, f"{path}.value")) for at in range(count)]
+            return [value(kind.value_type, f"{path}[]") for _ in range(count)]
+
+        column = pa.array([value(_times("ns"), "") for _ in range(3)], _times("ns"))
+        if not wrong:
+            assert fit(column, _times("us")).cast(_times("ns")).equals(column)
+            continue
+        with pytest.raises(UnfitValueError) as caught:
+            fit(column, _times("us"))
+        part = caught.value.part
+        assert (part.path, part.given, part.kind) == (
+            wrong[0], pa.timestamp("ns"), pa.timestamp("us")
+        )  # fmt: skip
+        assert "000001001" in part.shown
+        counts[part.path] += 1
+    assert len(counts) > 3
+
+
+def _times(unit):
+    time = pa.timestamp(unit)
+    part = pa.struct({"at": time, "m": pa.map_(pa.string(), pa.list_(time))})
+    return pa.struct({"at": time, "all": pa.list_(part), "big": pa.large_list(time)})
 
 
 @pytest.mark.parametrize(

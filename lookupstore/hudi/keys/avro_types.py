@@ -207,7 +207,8 @@ def in_microseconds(field: pa.Field) -> pa.Field:
     return field.with_type(pa.timestamp("us", kind.tz))
 
 
-def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]:
+def _record(fields: list[pa.Field], name: str, namespace: str, path: str = "") -> dict[str, Any]:
+    """Return the Avro type of structs; `path` is their place in the rows, for errors."""
     inside = f"{namespace}.{name}"
     stored = []
     for field in fields:
@@ -216,34 +217,47 @@ def _record(fields: list[pa.Field], name: str, namespace: str) -> dict[str, Any]
                 f"the column {field.name!r} has a name that Avro does not allow; use letters, "
                 "digits and '_', and do not start with a digit"
             )
-        kind = _avro_type(field.type, field.name, inside)
+        kind = _avro_type(field.type, field.name, inside, f"{path}{field.name}")
         stored.append({"name": field.name, "type": ["null", kind], "default": None})
     return {"type": "record", "name": name, "namespace": namespace, "fields": stored}
 
 
-def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
-    """Return the Avro type of values; records and decimals have their column's name."""
+def _avro_type(kind: pa.DataType, name: str, namespace: str, path: str) -> Any:
+    """Return the Avro type of values; records and decimals have their column's name.
+
+    Args:
+        kind: Type of the values.
+        name: Name of the column or field.
+        namespace: Namespace of records and fixed types.
+        path: Path of the values in the rows, for errors.
+    """
     if isinstance(kind, pa.BaseExtensionType):
         stored = f"its storage type, {kind.storage_type}, or strings, which can be keys"
-        raise _no_type_error(kind, name, stored)
+        raise _no_type_error(kind, path, stored)
     kind, types = plain_type(kind), pa.types
     if types.is_struct(kind):
-        return _record(list(kind), name, namespace)
+        return _record(list(kind), name, namespace, f"{path}.")
     if types.is_map(kind):
         if not types.is_string(plain_type(kind.key_type)):
-            raise _no_type_error(kind, name, "a map whose keys are strings")
-        return {"type": "map", "values": ["null", _avro_type(kind.item_type, name, namespace)]}
+            raise _no_type_error(kind, path, "a map whose keys are strings")
+        return {
+            "type": "map",
+            "values": ["null", _avro_type(kind.item_type, name, namespace, f"{path}.value")],
+        }
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return {"type": "array", "items": ["null", _avro_type(kind.value_type, name, namespace)]}
+        return {
+            "type": "array",
+            "items": ["null", _avro_type(kind.value_type, name, namespace, f"{path}[]")],
+        }
     if types.is_decimal(kind):
-        return _decimal(kind, name, namespace)
+        return _decimal(kind, name, namespace, path)
     if types.is_fixed_size_binary(kind):
         inside = {"name": "fixed", "namespace": f"{namespace}.{name}", "size": kind.byte_width}
         return {"type": "fixed", **inside}
     if types.is_timestamp(kind):
         if kind.unit == "ns":
             instead = pa.timestamp("us", kind.tz and "UTC")
-            raise _no_type_error(kind, name, f"{instead}, without nanoseconds")
+            raise _no_type_error(kind, path, f"{instead}, without nanoseconds")
         unit = "micros" if kind.unit == "us" else "millis"
         local = "" if kind.tz else "local-"
         return {"type": "long", "logicalType": f"{local}timestamp-{unit}"}
@@ -258,17 +272,17 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> Any:
             return avro
     if types.is_null(kind):
         typed = "it a type in a pyarrow.Schema, or by .astype('string') or the like in pandas"
-        raise _no_type_error(kind, name, typed)
-    raise _no_type_error(kind, name, "a type that Hudi tables support")
+        raise _no_type_error(kind, path, typed)
+    raise _no_type_error(kind, path, "a type that Hudi tables support")
 
 
 def _large(kind: pa.DataType) -> tuple[pa.DataType, ...]:
     return (pa.large_string(),) if kind == pa.string() else (pa.large_binary(),)
 
 
-def _decimal(kind: pa.DataType, name: str, namespace: str) -> dict[str, Any]:
+def _decimal(kind: pa.DataType, name: str, namespace: str, path: str) -> dict[str, Any]:
     if kind.precision > _MAX_DIGITS or kind.scale < 0 or kind.scale > kind.precision:
-        raise _no_type_error(kind, name, f"at most {_MAX_DIGITS} digits, including the scale")
+        raise _no_type_error(kind, path, f"at most {_MAX_DIGITS} digits, including the scale")
     # Minimum number of bytes for a number of `precision` digits, with its sign.
     size = ((10**kind.precision - 1).bit_length() + 8) // 8
     return {
@@ -282,5 +296,5 @@ def _decimal(kind: pa.DataType, name: str, namespace: str) -> dict[str, Any]:
     }
 
 
-def _no_type_error(kind: pa.DataType, name: str, instead: str) -> TypeError:
-    return TypeError(f"the column {name!r} is {kind}; give {instead}")
+def _no_type_error(kind: pa.DataType, path: str, instead: str) -> TypeError:
+    return TypeError(f"the column {path!r} is {kind}; give {instead}")

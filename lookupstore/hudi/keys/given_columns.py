@@ -11,7 +11,7 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from lookupstore.arrow.exact_casts import cast_exactly, is_castable
-from lookupstore.arrow.fitting import UnfitValueError, is_list
+from lookupstore.arrow.fitting import UnfitPart, UnfitValueError, is_list
 from lookupstore.arrow.types import is_text, plain_type, unwrap
 from lookupstore.errors import listed, meant
 from lookupstore.hudi.keys.avro_types import in_microseconds
@@ -211,12 +211,13 @@ def cast_column(
             chunks.append(cast_exactly(chunk, field.type))
         except UnfitValueError as error:
             where = "" if first_row is None else f" in row {first_row + before + error.row + 1}"
-            given = unwrap(chunk[:0]).type
-            said = f"{what}: {field.name!r} has {error.shown}{where}, "
-            if pa.types.is_decimal(field.type) and pa.types.is_floating(given):
-                raise ValueError(said + _float_in_decimals(field.type)) from error
-            remedy = _remedy(given, field, fixed, evolve=evolve)
-            raise ValueError(f"{said}which {field.type} cannot hold; {remedy}") from error
+            part = error.part
+            said = f"{what}: {field.name + part.path!r} has {part.shown}{where}, "
+            is_float = pa.types.is_floating(plain_type(part.given))
+            if pa.types.is_decimal(part.kind) and is_float:
+                raise ValueError(said + _float_in_decimals(part.kind)) from error
+            remedy = _remedy(part, unwrap(chunk[:0]).type, field, fixed, evolve=evolve)
+            raise ValueError(f"{said}which {part.kind} cannot hold; {remedy}") from error
         before += len(chunk)
     return pa.chunked_array(chunks, field.type)
 
@@ -230,13 +231,28 @@ def _float_in_decimals(kind: pa.DataType) -> str:
 
 
 def _remedy(
-    given: pa.DataType, field: pa.Field, fixed: Collection[str] | None, *, evolve: bool
+    part: UnfitPart,
+    column: pa.DataType,
+    field: pa.Field,
+    fixed: Collection[str] | None,
+    *,
+    evolve: bool,
 ) -> str:
-    """Return what to do about a value that the type of a column cannot hold."""
-    kind, types = field.type, pa.types
+    """Return what to do about a value that the type of a column cannot hold.
+
+    Args:
+        part: Part of the value that does not fit.
+        column: Type of the given column.
+        field: Column of the table.
+        fixed: Names of the columns of keys, folders and order; see `cast_column`.
+        evolve: Whether the caller asked to widen types.
+    """
+    given, kind, types = plain_type(part.given), part.kind, pa.types
     remedy = "change the value"
     if types.is_timestamp(kind) or types.is_time(kind):
         remedy = f"round it, such as with .dt.floor({kind.unit!r})"
+        if part.path:
+            remedy = f"round it to {kind.unit!r}"
     elif types.is_floating(given) and types.is_integer(kind):
         remedy = "give whole numbers"
         if evolve and types.is_int64(kind) and field.name not in (fixed or ()):
@@ -251,8 +267,8 @@ def _remedy(
         )
     elif types.is_floating(given) and types.is_floating(kind):
         remedy = f"round it, such as with .astype('float{kind.bit_width}')"
-    if fixed is not None and is_wider(given, kind, exact=field.name in fixed):
-        remedy += f", or widen the column to {given} for good: {_EVOLVE}"
+    if fixed is not None and is_wider(column, field.type, exact=field.name in fixed):
+        remedy += f", or widen the column to {column} for good: {_EVOLVE}"
     return remedy
 
 

@@ -191,9 +191,9 @@ def test_values_become_those_of_the_table(tmp_path: Path, form: str) -> None:
         ("at", pd.to_datetime([1, 2000, 3000], utc=True), r"row 1, .*\.dt\.floor\('us'\)"),
         ("price", [Decimal("1.005"), None, 1], r"'price' has Decimal\('1.005'\) in row 1, "),
         ("price", [1, None, 1.5], r"'price' has 1.5 in row 3, a float, .*; give decimal128\("),
-        ("tags", [[1], None, [1.5]], r"'tags' has \[1.5\] in row 3, which list<.*int32> cannot"),
-        ("point", [{"a": 1.5}, None, None], r"'point' has .* in row 1, which struct<"),
-        ("scores", [{"x": 1}, {"y": 0.5}, None], r"'scores' has \[\('y', 0.5\)\] in row 2, which"),
+        ("tags", [[1], None, [1, 1.5]], r"'tags\[\]' has 1.5 in row 3, which int32 cannot hold; g"),
+        ("point", [{"a": 1.5}, None, None], r"'point.a' has 1.5 in row 1, which int32 cannot hold"),
+        ("scores", [{"x": 1}, {"y": 0.5}, None], r"'scores.value' has 0.5 in row 2, which int32 c"),
         ("scores", [{"x": 1}, "text", None], "'scores' has 'text' in row 2, which map<"),
         ("n", [1, "text", None], "'n' has 'text' in row 2, which int32 cannot hold"),
         ("n", ["1", "2", "3"], r"'n' is string; give int32, such as \.astype\('int32'\)"),
@@ -216,6 +216,55 @@ def test_what_would_be_lost_is_refused(tmp_path: Path, name: str, values: Any, s
         with pytest.raises((ValueError, TypeError), match=said):
             table.upsert(form, missing=missing)
     assert table.scan().num_rows == 0
+
+
+def test_nanoseconds_inside_of_other_values_are_named(tmp_path: Path) -> None:
+    def kind(unit: str) -> pa.DataType:
+        return pa.struct({"at": pa.timestamp(unit), "all": pa.list_(pa.timestamp(unit))})
+
+    table = make(tmp_path / "t", pa.schema({"id": pa.int64(), "s": kind("us")}))
+    for value, said in (
+        (
+            {"at": 1001, "all": None},
+            r"'s.at' has Timestamp\(.*1001'\) in row 1, which timestamp\[us",
+        ),
+        (
+            {"at": 1000, "all": [1000, 1002]},
+            r"'s.all\[\]' has Timestamp\(.*1002'\) in row 1, which",
+        ),
+    ):
+        rows = pa.table({"id": [1], "s": pa.array([value], kind("ns"))})
+        with pytest.raises(ValueError, match=f"{said}.* cannot hold; round it to 'us'"):
+            table.upsert(rows)
+    fits = pa.table({"id": [1], "s": pa.array([{"at": 1000, "all": [2000]}], kind("ns"))})
+    table.upsert(fits)
+    found = table.scan(columns=["s"])["s"]
+    assert found.cast(kind("ns")).to_pylist() == fits["s"].to_pylist()
+    for name, part in (("s.at", kind("ns")), ("s[]", pa.list_(pa.timestamp("ns")))):
+        columns = pa.schema({"id": pa.int64(), "s": part})
+        with pytest.raises(TypeError, match=f"{re.escape(name)}' is timestamp.ns.; give timestamp"):
+            make(tmp_path / "u", columns)
+
+
+def test_a_frame_without_rows_has_the_types_of_the_table(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    table.insert(ROWS)
+    before = stored(tmp_path, table)
+    for kind in (object, "float64", "datetime64[ns]"):
+        frame = pd.DataFrame({name: pd.Series(dtype=kind) for name in SCHEMA.names})
+        for verb in ("upsert", "insert", "bulk_insert"):
+            done = getattr(table, verb)(frame)
+            assert (done.rows_inserted, done.rows_updated) == (0, 0)
+        assert table.delete(frame[["id"]]).rows_deleted == 0
+    assert stored(tmp_path, table) == before
+    frame["more"] = []
+    with pytest.raises(ValueError, match="rows: the table has no column 'more'; to add it, pass"):
+        table.upsert(frame)
+    with pytest.raises(ValueError, match="rows have no column 'id', which is required"):
+        table.upsert(frame[["n"]])
+    typed = pa.table({"id": pa.array([], pa.int64()), "n": pa.array([], pa.timestamp("us"))})
+    with pytest.raises(TypeError, match=r"'n' is timestamp\[us\]; give int32"):  # not of pandas
+        table.upsert(typed, missing="null")
 
 
 def test_remedies_for_floats_in_a_column_of_decimals_work(tmp_path: Path) -> None:

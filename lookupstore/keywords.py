@@ -1,6 +1,7 @@
 """Check and show the arguments of methods and classes.
 
-`keyword_only` makes errors name the keywords. `shows_init` shows the arguments of a class.
+`keyword_only` makes errors name the keywords. `with_advice` makes errors about an unknown keyword
+say what to write instead. `shows_init` shows the arguments of a class.
 `column_names` checks names of columns. `ABSENT` is the value of an argument that was not given: an
 option that can also be set elsewhere counts if the caller wrote it, even with the default value.
 """
@@ -103,6 +104,35 @@ def keyword_only(method: Callable[P, R]) -> Callable[P, R]:
         return method(*args, **kwargs)
 
     return checked
+
+
+def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function say what to write instead of an unknown keyword argument.
+
+    Args:
+        advice: Function that returns what to write instead of a name, or None.
+
+    >>> @with_advice({"reverse": "give start and stop in the other order"}.get)
+    ... def scan(start, stop): ...
+    >>> scan(1, 2, reverse=True)
+    Traceback (most recent call last):
+    TypeError: scan has no argument 'reverse'; give start and stop in the other order
+    """
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        known = inspect.signature(function).parameters
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in kwargs:
+                said = None if name in known else advice(name)
+                if said is not None:
+                    raise TypeError(f"{function.__name__} has no argument {name!r}; {said}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorated
 
 
 def shows_init(kind: type[R]) -> type[R]:

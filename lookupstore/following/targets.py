@@ -14,6 +14,7 @@ from lookupstore.filters import Filter
 from lookupstore.filters.row_filter import RowFilter, row_filter
 from lookupstore.following.recorded import recorded_filter, recorded_place
 from lookupstore.following.versions import VersionHistory
+from lookupstore.source.argument_names import as_argument
 from lookupstore.source.search import FoundTable, Path, find_source, path_of, shown_path
 from lookupstore.source.source import type_name
 from lookupstore.source.table_folders import TableFormat
@@ -174,5 +175,6 @@ def table_history(table: Any) -> TableHistory:
         if not isinstance(found, FoundTable):
             raise _no_table_error(path, location, "")
         table_format, table = found.format, found.path
-    history: TableHistory = table_reader(table_format).table_history(table)
+    with as_argument("table"):
+        history: TableHistory = table_reader(table_format).table_history(table)
     return history

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import reprlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from typing import Any, TypeAlias
@@ -145,6 +146,12 @@ def columns_of(keys: Any, names: Sequence[str]) -> list[Column]:
     if isinstance(keys, tuple):
         keys = tuple(map(_known, keys))
         if len(keys) != len(names) or not all(_is_column(column) for column in keys):
+            if len(keys) == len(names) and not any(map(_is_column, keys)):
+                shown = reprlib.repr(keys)
+                raise TypeError(
+                    f"keys is {shown}, one key of {list(names)}; give a list of keys, such as "
+                    f"[{shown}], or call get({shown})"
+                )
             raise TypeError(
                 f"keys: a tuple gives one column per key field, here {list(names)}; got "
                 f"{_described(keys)}; for a batch of keys, give a list"

@@ -5,5 +5,6 @@ opens them (`open_source`): `files` opens files, `table_objects` the tables of d
 pyiceberg, `arrow_sources` Arrow tables, streams and frames, and `parts` several of these;
 `python_rows` converts dicts. `search` finds the files of paths, globs and folders. `table_folders`
 recognises the folders of tables in other formats, and `table_readers` names the modules that read
-them. `reading` reads one Parquet or ORC file, a few megabytes at a time.
+them. `reading` reads one Parquet or ORC file, a few megabytes at a time. `argument_names` makes
+errors name the caller's argument.
 """

@@ -27,7 +27,9 @@ from lookupstore.progress import Advance, Bars, progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of, seconds_of
 from lookupstore.sorting.ahead import threads_of
 from lookupstore.sorting.runs import MIN_MEMORY
+from lookupstore.source.argument_names import as_argument
 from lookupstore.source.opening import in_types, open_source, with_every_column
+from lookupstore.source.source import Source
 from lookupstore.storage.location import Location
 from lookupstore.store.background import compact_in_background
 from lookupstore.store.buckets import BucketReads
@@ -107,7 +109,9 @@ def upsert_version(
         given = with_schema_texts(given)
     known = pa.schema([*current.key_schema.schema, *values])
     every = columns is None
-    source = (with_every_column if every else open_source)(given, max_text=max_text, known=known)
+    with as_argument("source" if isinstance(given, Source) else "changes"):
+        opening = with_every_column if every else open_source
+        source = opening(given, max_text=max_text, known=known)
     if changes is not None:
         reader = plan_changes(
             source.schema,
@@ -144,7 +148,8 @@ def upsert_version(
     with closing(incoming), progress_bars(progress, late=True) as bars:
         if reader is not None:
             read = bars("Reading", source.count_rows()) if bars else None
-            incoming.add(source, reader, read)
+            with as_argument("source" if isinstance(given, Source) else "changes"):
+                incoming.add(source, reader, read)
         if deletes is not None:
             incoming.delete(deletes)
         description = "deletes" if changes is None else source.description

@@ -26,6 +26,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import settings
@@ -637,6 +638,50 @@ def test_arguments_that_are_refused(tmp_path):
     assert not (tmp_path / "t").exists()
     assert lookupstore.open(tmp_path / "s").version == 1
     assert store.verify().stray == ()
+
+
+def test_nanoseconds_inside_of_other_values_are_named(tmp_path):
+    def rows(unit, value):
+        kind = pa.struct({"at": pa.timestamp(unit), "all": pa.list_(pa.timestamp(unit))})
+        return pa.table({"id": [1], "s": pa.array([value], kind)})
+
+    store = build(rows("us", None), tmp_path / "s", key="id")
+    for value, said in (
+        (
+            {"at": 1001, "all": None},
+            r"row 1: the field 's.at' is timestamp\[ns\] with the value .*1",
+        ),
+        ({"at": 1000, "all": [1000, 1002]}, r"the field 's.all\[\]' is timestamp\[ns\] .*1002"),
+    ):
+        with pytest.raises(
+            ValueError, match=rf"{said}.* timestamp\[us\] of .*; round the value to"
+        ):
+            store.upsert(rows("ns", value))
+    fits = rows("ns", {"at": 1000, "all": [2000]})
+    found = pa.array([store.upsert(fits)[1]["s"]], fits["s"].type)
+    assert found.to_pylist() == fits["s"].to_pylist()
+
+
+def test_a_frame_without_rows_changes_nothing(tmp_path):
+    rows = pa.table({"id": [1], "v": [1], "at": pa.array([0], pa.timestamp("us"))})
+    store = build(rows, tmp_path / "s", key="id")
+    for kind in (object, "float64", "datetime64[ns]"):
+        frame = pd.DataFrame({name: pd.Series(dtype=kind) for name in rows.column_names})
+        assert store.upsert(frame).version == 1
+    with pytest.raises(KeyError, match="no key column 'id'"):
+        store.upsert(frame[["v"]])
+    with pytest.raises(KeyError, match="no column 'v'"):
+        store.upsert(frame[["id", "at"]])
+
+
+def test_errors_about_changes_name_them(tmp_path):
+    store = build(pa.table({"id": [1], "v": [1]}), tmp_path / "s", key="id")
+    with pytest.raises(FileNotFoundError, match=r"^changes: .*no\.parquet: no such file"):
+        store.upsert(tmp_path / "no.parquet")
+    with pytest.raises(TypeError, match=r"^changes is int; give a path"):
+        store.upsert(5)
+    with pytest.raises(FileNotFoundError, match=r"^table: .*no: no such file or folder"):
+        lookupstore.follow(tmp_path / "no", tmp_path / "f", key="id")
 
 
 def test_columns_are_cast_and_others_are_left_out_by_name(tmp_path):

@@ -163,6 +163,7 @@ def test_composite_keys_in_every_form(pairs, keys):
         (pa.array(["abc"]), TypeError, "'id'.*int64"),
         ([(1, 2)], TypeError, "2 values"),
         ((1, 2), TypeError, r"a tuple gives one column per key field, here \['id'\]"),
+        ((1,), TypeError, r"keys is \(1,\), one key of \['id'\]; give a list of keys, such as"),
         (([1], [2]), TypeError, "a tuple gives one column"),
         ({"idd": [1]}, KeyError, r"no column 'id'; the key has \['id'\], given \['idd'\]"),
         ([{"idd": 1}], KeyError, "idd"),
@@ -188,6 +189,11 @@ def test_wrong_keys_are_named(plain, keys, error, match):
         (pa.array(["us"]), TypeError, r"one column of string; the key has 2 fields.*'region', 'n'"),
         ((["us"],), TypeError, "a tuple gives one column"),
         ((["us"], [1, 2]), ValueError, "'n' has 2 values"),
+        (
+            ("us", 3),
+            TypeError,
+            r"one key of \['region', 'n'\].* such as \[\('us', 3\)\], or call get",
+        ),
         (pd.MultiIndex.from_arrays([["us"]] * 3), TypeError, "3 levels"),
     ],
 )

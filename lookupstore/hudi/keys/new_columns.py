@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from lookupstore.hudi.keys.column_names import check_names
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.hudi.options import TableOptions
 from lookupstore.keys.schema import KeySchema
+from lookupstore.source.argument_names import as_argument
 from lookupstore.source.opening import KNOWN, UnknownSourceError, in_columns
 from lookupstore.source.source import Source
 
@@ -54,12 +54,12 @@ def _given_columns(given: Any, partition_by: Sequence[str]) -> pa.Schema:
         return _in_microseconds(given.schema, given if isinstance(given, pa.Table) else None)
     if not isinstance(given, Iterator):  # the first batch of an iterator would be lost
         try:
-            source = in_columns(given, pa.schema([]))
+            with as_argument("schema"):
+                source = in_columns(given, pa.schema([]))
         except UnknownSourceError:
             pass
         except TypeError as error:  # a column has no type
-            said = re.sub("^source(?=: )", "schema", str(error))
-            raise TypeError(f"{said}, or give a pyarrow.Schema") from None
+            raise TypeError(f"{error}, or give a pyarrow.Schema") from None
         else:
             source = _with_texts_of_folders(source, partition_by)
             return _in_microseconds(source.schema, source.table)

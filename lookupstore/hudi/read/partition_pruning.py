@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from lookupstore.errors import listed
-from lookupstore.filters import Filter, filter_expression
+from lookupstore.filters import Filter, columns_in, filter_expression
 from lookupstore.hudi.keys.key_generator import DEFAULT_PARTITION, folder_texts
 from lookupstore.hudi.meta_columns import PARTITION_PATH
 from lookupstore.hudi.options import TableOptions
@@ -77,11 +77,15 @@ def partitions_of(
     """
     names = [PARTITION_PATH, *view.options.partition_by]
     columns = pa.schema([one for one in view.schema if one.name in names])
+    known = listed(columns.names)
     try:
-        where = filter_expression(given, columns)
+        where = filter_expression(given, view.schema)
+        others = sorted(columns_in(where) - set(columns.names))
+        if others:
+            what = "is not a partition column" if others[0] in view.schema.names else "is no column"
+            raise ValueError(f"{others[0]!r} {what}, and whole partitions are chosen")
         ds.dataset(columns.empty_table()).scanner(filter=where)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        known = listed(columns.names)
         said = " ".join(str(error).removeprefix("filter: ").split())
         raise ValueError(f"where: {said}; give a filter on {known}") from None
     paths = sorted({group.id.partition for group in view.groups(None)})

@@ -18,7 +18,7 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.assignments import Assigned, fixed_columns, planned_assignments
 from lookupstore.hudi.write.hoodie.meaning import GivenOptions, given_options
 from lookupstore.hudi.write.merge_plan import GivenMerge
-from lookupstore.hudi.write.options import Missing, with_missing
+from lookupstore.hudi.write.options import Missing, option_advice, with_missing
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
     DELETE,
@@ -32,13 +32,19 @@ from lookupstore.hudi.write.result import WriteResult
 from lookupstore.hudi.write.retries import RETRIED, retried_on
 from lookupstore.hudi.write.rows.stored import StoredRows
 from lookupstore.hudi.write.write import Write
+from lookupstore.keywords import with_advice
 from lookupstore.progress import progress_bars
+from lookupstore.source.argument_names import as_argument
 from lookupstore.source.kept import KeptRows, is_read_once
+from lookupstore.source.source import Source
+
+_advised = with_advice(option_advice)
 
 
 class WriteVerbs(ServiceVerbs):
     """Methods that change rows of a table, one commit per call."""
 
+    @_advised
     def upsert(
         self,
         rows: Any,
@@ -97,6 +103,7 @@ class WriteVerbs(ServiceVerbs):
         """
         return self._written_rows(options, dry_run, UPSERT, rows, Write.upsert, missing)
 
+    @_advised
     def insert(
         self,
         rows: Any,
@@ -116,6 +123,7 @@ class WriteVerbs(ServiceVerbs):
         """
         return self._written_rows(options, dry_run, INSERT, rows, Write.insert, missing)
 
+    @_advised
     def bulk_insert(
         self,
         rows: Any,
@@ -135,6 +143,7 @@ class WriteVerbs(ServiceVerbs):
         """
         return self._written_rows(options, dry_run, BULK_INSERT, rows, Write.bulk_insert, missing)
 
+    @_advised
     def delete(
         self,
         keys: Any = None,
@@ -186,6 +195,7 @@ class WriteVerbs(ServiceVerbs):
         delete_matching = partial(_delete_matching, where=where)
         return self._written(options, dry_run, DELETE, delete_matching)
 
+    @_advised
     def update(
         self,
         set: Assigned,
@@ -296,6 +306,7 @@ class WriteVerbs(ServiceVerbs):
 
         return self._written_rows(options, dry_run, UPSERT, rows, merge)
 
+    @_advised
     def insert_overwrite(
         self,
         rows: Any,
@@ -308,6 +319,7 @@ class WriteVerbs(ServiceVerbs):
         overwrite = partial(Write.overwrite, whole_table=False)
         return self._written_rows(options, dry_run, INSERT_OVERWRITE, rows, overwrite, missing)
 
+    @_advised
     def insert_overwrite_table(
         self,
         rows: Any,
@@ -376,13 +388,16 @@ class WriteVerbs(ServiceVerbs):
     ) -> WriteResult:
         """Run a write of rows, which a retry reads again; see `_written`."""
         options = with_missing(given_options(given, self._options, operation), missing)
-        if not is_read_once(rows):
-            return self._written(options, dry_run, operation, lambda write: work(write, rows))
-        folder = options.spill_folder or self._location.spill_folder()
-        with KeptRows(rows, folder, keep=operation in RETRIED and not dry_run) as kept:
-            return self._written(
-                options, dry_run, operation, lambda write: work(write, kept), rows=kept
-            )
+        # The command line opens its sources, and calls them so.
+        name = "source" if isinstance(rows, Source) else "keys" if operation == DELETE else "rows"
+        with as_argument(name):
+            if not is_read_once(rows):
+                return self._written(options, dry_run, operation, lambda write: work(write, rows))
+            folder = options.spill_folder or self._location.spill_folder()
+            with KeptRows(rows, folder, keep=operation in RETRIED and not dry_run) as kept:
+                return self._written(
+                    options, dry_run, operation, lambda write: work(write, kept), rows=kept
+                )
 
 
 def _delete_matching(write: Write, where: Filter) -> WriteResult:

@@ -32,6 +32,7 @@ from lookupstore.hudi.write.options import (
     OnError,
     SortMode,
     new_file_id,
+    option_advice,
     with_missing,
 )
 from lookupstore.hudi.write.partitioner import Load, Packing
@@ -116,6 +117,7 @@ __all__ = [
     "name_staged_files",
     "new_file_id",
     "operation_in",
+    "option_advice",
     "place_rows",
     "planned_merge",
     "positions_in",

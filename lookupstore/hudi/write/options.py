@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
 from lookupstore.hudi.file_group.encoding import FileFormat
@@ -32,6 +32,8 @@ OnError = Literal["raise", "collect"]
 Missing = Literal["keep", "null"]
 # Treatment of rows of an insert whose keys are in the table.
 Duplicates = Literal["allow", "drop", "fail"]
+# Names that other libraries give to the option `evolve`.
+_EVOLVE = ("merge_schema", "mergeSchema", "schema_evolution", "schemaEvolution", "schema_mode")
 _WORDS = {"duplicates": Duplicates, "sort_mode": SortMode, "on_error": OnError}
 
 
@@ -170,3 +172,17 @@ def with_missing(options: WriteOptions, missing: Missing | None) -> WriteOptions
             f"missing is {missing!r}, but options say {options.missing!r}; give one of them"
         )
     return replace(options, missing=missing)
+
+
+def option_advice(name: str) -> str | None:
+    """Return how to pass an option of a write that was given as an argument. None: no option.
+
+    >>> option_advice("evolve")
+    'to add columns that the table lacks, pass options=WriteOptions(evolve=True)'
+    >>> option_advice("sort_mode")
+    'pass options=WriteOptions(sort_mode=...)'
+    """
+    if name == "evolve" or name in _EVOLVE:
+        return "to add columns that the table lacks, pass options=WriteOptions(evolve=True)"
+    known = [one.name for one in fields(WriteOptions)]
+    return f"pass options=WriteOptions({name}=...)" if name in known else None

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lookupstore.builder.bucket_count import bucket_count, check_buckets
 from lookupstore.builder.data_files import file_options, files_to_keep, new_manifest
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
+from lookupstore.keywords import with_advice
 from lookupstore.quantities import Duration, Size
 from lookupstore.source.opening import open_source
 from lookupstore.source.search import FORMATS
@@ -80,6 +81,17 @@ _TABLE_NAME = re.compile(r"\w+(?:\.\w+){0,2}")
 _log = logging.getLogger(__name__)
 
 
+def _build_advice(name: str) -> str | None:
+    """Return what to write instead of an argument of `lookupstore.build`."""
+    if name not in ("where", "filter"):
+        return None
+    return (
+        "give a DataFrame with these rows, such as spark.read.parquet(path).where(condition); for "
+        "a table, follow(table, path, where=...) builds a store of them"
+    )
+
+
+@with_advice(_build_advice)
 def build_store(
     df_or_path: Any,
     path: str | os.PathLike[str] | Location,

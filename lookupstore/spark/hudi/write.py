@@ -65,9 +65,11 @@ from lookupstore.hudi.write import (
     WrittenFile,
     bulk_order,
     given_options,
+    option_advice,
     retried_on,
     with_missing,
 )
+from lookupstore.keywords import with_advice
 from lookupstore.progress import Advance
 from lookupstore.spark.buckets import in_buckets
 from lookupstore.spark.frames import check_dataframe
@@ -141,6 +143,7 @@ STEPS = (
 )
 
 
+@with_advice(option_advice)
 def upsert(
     df: DataFrame,
     table: Table,

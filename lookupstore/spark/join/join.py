@@ -19,6 +19,7 @@ from lookupstore.errors import FormatError
 from lookupstore.filters import Filter
 from lookupstore.keys.joins import how_of, name_pairs
 from lookupstore.quantities import Duration
+from lookupstore.source.argument_names import as_argument
 from lookupstore.source.table_objects import library_format
 from lookupstore.spark.frames import check_dataframe
 from lookupstore.spark.join.metrics import LookupMetrics
@@ -255,6 +256,7 @@ def _has_versions(dimension: Dimension) -> bool:
     return True
 
 
+@as_argument("store")
 def dimension_of(
     store: JoinedWith,
     on: str | Sequence[str] | Mapping[str, str],

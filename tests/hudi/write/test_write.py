@@ -229,8 +229,35 @@ def test_inputs_of_every_kind(tmp_path: Path) -> None:
     dictionary = one.set_column(1, "day", one["day"].dictionary_encode())
     table.upsert(dictionary)
     assert table.scan(columns=["ts"])["ts"].to_pylist() == [1, 1]
-    with pytest.raises(TypeError, match="source is int"):
+    with pytest.raises(TypeError, match=r"^rows is int"):
         table.upsert(5)
+    with pytest.raises(TypeError, match=r"^rows: item 1 is int, not a table or a frame"):
+        table.upsert([rows((1, "a", 1, "x")), 5])
+    with pytest.raises(FileNotFoundError, match=r"^rows: no\.parquet: no such file or folder"):
+        table.upsert("no.parquet")
+    with pytest.raises(FileNotFoundError, match=r"^keys: no\.parquet: .* give a list of keys"):
+        table.delete("no.parquet")
+    with pytest.raises(FileNotFoundError, match=r"^schema: no\.parquet: no such file"):
+        HudiTable.create(tmp_path / "u", "no.parquet", record_key="id")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "evolve",
+            r"to add columns that the table lacks, pass options=WriteOptions\(evolve=True\)",
+        ),
+        ("mergeSchema", r"to add columns that the table lacks, .*WriteOptions\(evolve=True\)"),
+        ("schema_evolution", r"to add columns that the table lacks"),
+        ("duplicates", r"pass options=WriteOptions\(duplicates=\.\.\.\)"),
+        ("nope", "unexpected keyword argument 'nope'"),
+    ],
+)
+def test_options_of_a_write_are_not_its_arguments(tmp_path: Path, name: str, said: str) -> None:
+    table = make(tmp_path / "t")
+    with pytest.raises(TypeError, match=said):
+        table.upsert(rows((1, "a", 1, "x")), **{name: True})  # type: ignore[arg-type]
 
 
 def test_deletes_name_keys_in_tuples(tmp_path: Path) -> None:

@@ -579,3 +579,6 @@ def test_arguments_are_those_of_build_without_what_spark_settles():
     }  # fmt: skip
     assert alone - given == {"source", *settled}
     assert given <= alone
+    for name in ("where", "filter"):
+        with pytest.raises(TypeError, match=rf"no argument '{name}'; .*spark.read.*\.where\("):
+            build_store("a.parquet", "s", key="id", **{name: "id > 1"})

@@ -243,5 +243,21 @@ def test_only_rows_that_meet_the_condition_are_joined(
     for dimension in (store, str(dim), ColumnarFiles(dim, key="user")):
         got = lookup_join(facts, dimension, "user", how, names or None, where=condition)
         assert rows_of(got) == wanted
+    with pytest.raises(FileNotFoundError, match=r"^store: .*no: no such file or folder"):
+        lookup_join(facts, str(tmp_path / "no"), "user")
     with pytest.raises(ValueError, match=r"where: there is no column 'grad'; did you mean 'grade'"):
         lookup_join(facts, store, "user", where=("grad", "<", 3))
+
+
+def test_conditions_on_fields_of_structs(spark: SparkSession, tmp_path: Path) -> None:
+    kind = "user int, address struct<city: string, zip: int>"
+    rows = [(at, None if at % 5 == 0 else (f"c{at % 3}", at)) for at in range(40)]
+    df = spark.createDataFrame(rows, kind).repartition(3)
+    df.write.parquet(str(tmp_path / "t"))
+    facts = spark.range(50).selectExpr("cast(id as int) user")
+    store = build_store(df, tmp_path / "s", key="user", buckets=2)
+    for condition in ("address.city = 'c1' and address.zip > 7", "not address.zip < 20"):
+        wanted = rows_of(df.where(condition).select("user"))
+        for dimension in (store, str(tmp_path / "t")):
+            got = lookup_join(facts, dimension, "user", "semi", where=condition)
+            assert rows_of(got) == wanted

@@ -121,8 +121,8 @@ class LocalLookups(Lookups):
         """Return what the lookups of this object have done in this process, for metrics.
 
         The counts only grow, and continue after `close`. Lookups that `newest`, `refresh` or `sync`
-        returned have the same counts as those before them, added up. What scans read is not
-        counted.
+        returned have the same counts as those before them, added up. The child of a fork continues
+        the counts of its parent. What scans read is not counted.
 
         Returns:
             Counts by name: `keys` that were looked up, repeated and null ones among them; `misses`,

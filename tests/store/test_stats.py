@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -148,3 +149,22 @@ def test_files_count_after_they_were_released(tmp_path: Path) -> None:
     assert files.stats() == before
     files.lookup([2])
     assert files.stats()["blocks_read"] > before["blocks_read"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_continues_the_counts_of_its_parent(tmp_path: Path) -> None:
+    with lookupstore.build({"id": [1], "v": ["a"]}, tmp_path / "s", key="id") as store:
+        store.lookup([1, 2])
+        received, sent = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                store.get(1)
+                os.write(sent, f"{asked(store)}".encode())
+            finally:
+                os._exit(0)
+        os.close(sent)
+        os.waitpid(child, 0)
+        with open(received) as said:
+            assert said.read() == "(3, 1)"
+        assert asked(store) == (2, 1)

@@ -20,4 +20,5 @@ def prepare_values(schema: pa.Schema) -> None:
 
 
 def _is_in_nanoseconds(kind: pa.DataType) -> bool:
-    return (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)) and kind.unit == "ns"
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
+    return bool(is_time and kind.unit == "ns")

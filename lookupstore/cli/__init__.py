@@ -50,12 +50,21 @@ _COMMANDS = {
     "hudi": ("lookupstore.cli.hudi_group", "Create, read, change and check Hudi tables."),
     "demo": ("lookupstore.cli.demo", "Enrich 336,776 flights with three lookup joins."),
 }
+# Names that other tools give their commands.
+_INSTEAD = {
+    "delete": "'lookupstore upsert STORE --deletes FILE', or 'lookupstore hudi delete TABLE'.",
+    "restore": "'lookupstore publish STORE STORE --version N --overwrite', or 'lookupstore hudi "
+    "restore TABLE INSTANT'.",
+    "history": "'lookupstore versions STORE', or 'lookupstore hudi history TABLE'.",
+    "cache": "'lookupstore doctor', which prints the cache folder and its size.",
+}
 
 
 @click.group(
     "lookupstore",
     cls=Main,
     lazy=_COMMANDS,
+    instead=_INSTEAD,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

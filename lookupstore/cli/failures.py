@@ -239,6 +239,7 @@ class Main(LazyGroup):
         except click.ClickException as error:
             said = " ".join(error.format_message().split())
             said = said.removesuffix(" Did you mean '--help'?")  # every command has it
+            said = said.replace("is not a valid integer range.", "is not a whole number.")
             if isinstance(error, click.NoSuchOption) and error.option_name == "--key":
                 said = "No such option '--key'."  # not: did you mean '--memory'
             echo(f"Error: {said}{_help(error)}", err=True)

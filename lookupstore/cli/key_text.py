@@ -188,6 +188,8 @@ def _hint(text: str, name: str) -> str:
         return f" (null is {NULL})"
     if text.startswith(f"{name}="):
         return ", without the name"
+    if text == "-":
+        return "; --keys - of 'lookupstore get' reads keys from standard input"
     return ", and spaces between keys" if "," in text else ""
 
 

@@ -19,13 +19,19 @@ class LazyGroup(click.Group):
     Args:
         lazy: Module and help line of each command, by the name of the command. The module has the
             command under its name with underscores.
+        instead: What to use instead of a command that does not exist, by its name.
     """
 
     def __init__(
-        self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **options: Any
+        self,
+        *args: Any,
+        lazy: Mapping[str, tuple[str, str]] | None = None,
+        instead: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self.lazy: dict[str, tuple[str, str]] = dict(lazy or {})
+        self.instead: dict[str, str] = dict(instead or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, sorted."""
@@ -57,6 +63,8 @@ class LazyGroup(click.Group):
         if name not in self.lazy and name[:1] != "-":
             close = get_close_matches(name, self.lazy, n=1)
             suggested = f" Did you mean {close[0]!r}?" if close else ""
+            if name in self.instead:
+                suggested = f" Use {self.instead[name]}"
             raise click.UsageError(f"No such command {name!r}.{suggested}", ctx)
         return super().resolve_command(ctx, args)
 

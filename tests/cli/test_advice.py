@@ -33,6 +33,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("get users 1,2", "from -9223372036854775808 to 9223372036854775807, and spaces between"),
         ("get users id=1", "to 9223372036854775807, without the name"),
+        ("get users -", "807; --keys - of 'lookupstore get' reads keys from standard input"),
+        ("get users 1 --version latest", "'--version': 'latest' is not a whole number."),
         ("get users null", "(null is \\N)"),
         ("get users x", "to 9223372036854775807\n"),
         ("build u.csv --key id", "Missing argument 'PATH', the folder of the store, after u.csv"),

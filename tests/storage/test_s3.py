@@ -51,6 +51,19 @@ def test_an_object_gets_another_name(server: ObjectStore) -> None:
         place.move(".hoodie/.temp/1/a", "day=1/b")
 
 
+def test_the_name_of_a_bucket_that_does_not_exist(
+    server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(FileNotFoundError, match=r"s3://bukket/users: no such bucket 'bukket'; check"):
+        lookupstore.open("s3://bukket/users")
+    with pytest.raises(FileNotFoundError, match="'bukket'"):
+        lookupstore.versions("s3://bukket")
+    with pytest.raises(FileNotFoundError, match="no such store folder"):
+        lookupstore.open(f"s3://{BUCKET}/no-users")
+
+
 def test_versions_are_written_read_and_removed(server: ObjectStore, tmp_path: Path) -> None:
     uri = server.uri("store")
     first = lookupstore.build(table("a"), uri, key="id", buckets=2)

@@ -149,27 +149,27 @@ cdef int add(DataBlocks data, size_t records) except -1:
     return 0
 
 
-cdef ls_status add_group(DataBlocks data, size_t records, size_t *added) except *:
-    """Add about `records` records of the next blocks, and count them in `added`."""
-    cdef FileTable file = data.file
-    cdef BlockTable table = file.blocks
-    cdef Places made = file.made
-    cdef uint64_t offsets[GROUP]
-    cdef size_t sizes[GROUP]
-    cdef size_t count = 0, nbytes = 0, first = file.next, number, i
+cdef size_t next_blocks(
+        DataBlocks data, size_t first, size_t records, size_t *populated, uint64_t *offsets,
+        size_t *sizes) except? 0:
+    """Find the next blocks, from `first` on, with about `records` records, and check them.
+
+    Sets the offset and the size of each in the map, of up to GROUP blocks, and returns their
+    number; 0: a block is compressed, or there are no more. `populated` is the end of the bytes that
+    were read for this.
+    """
+    cdef BlockTable table = data.file.blocks
+    cdef size_t count = 0, nbytes = 0, number
     cdef size_t limit = _data_blocks.GROUP_BYTES
     cdef size_t usual = max(<size_t>1, data.records // table.count)
-    cdef uint64_t found = 0
-    cdef ls_slice before, other
-    cdef ls_status status = LS_OK
     cdef ls_ready ready
     cdef Block block
     while (first + count < table.count and count < <size_t>GROUP and nbytes < limit
             and count * usual < records):
         number = first + count
-        if data.handles.starts[number + 1] > file.populated:
+        if data.handles.starts[number + 1] > populated[0]:
             data.map.populate_some(data.handles.starts[number], POPULATED)
-            file.populated = data.handles.starts[number] + POPULATED
+            populated[0] = data.handles.starts[number] + POPULATED
         block = table.block(number)
         if block is None and data.check_block(table, number, 1, &ready):
             sizes[count] = ready.size
@@ -177,11 +177,27 @@ cdef ls_status add_group(DataBlocks data, size_t records, size_t *added) except 
             if block is None:
                 block = data.load(number)
             if not isinstance(block.source, memoryview):
-                return LS_NO_SPACE  # the block is compressed
+                return 0
             sizes[count] = block.size
         offsets[count] = data.handles.starts[number]
         nbytes += sizes[count]
         count += 1
+    return count
+
+
+cdef ls_status add_group(DataBlocks data, size_t records, size_t *added) except *:
+    """Add about `records` records of the next blocks, and count them in `added`."""
+    cdef FileTable file = data.file
+    cdef Places made = file.made
+    cdef uint64_t offsets[GROUP]
+    cdef size_t sizes[GROUP]
+    cdef size_t first = file.next, count, i
+    cdef uint64_t found = 0
+    cdef ls_slice before, other
+    cdef ls_status status = LS_OK
+    count = next_blocks(data, first, records, &file.populated, offsets, sizes)
+    if count == 0:
+        return LS_NO_SPACE  # the block is compressed
     with nogil:
         for i in range(count):
             before.data, before.size = NULL, 0

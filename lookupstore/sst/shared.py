@@ -1,26 +1,27 @@
-"""The table of places of a file, shared by all processes of a host.
+"""Lookup tables that all processes of a host share, such as the places of a file.
 
-Making the table of a large file takes seconds, and 8 bytes of memory per record. Therefore the
-first process that has made it publishes it as a file, which other processes map. The table is
-derived from the sorted file: if anything is wrong with it, a process makes its own table instead.
+Making the table of places of a large file takes seconds, and 8 bytes of memory per record.
+Therefore the first process that has made it publishes it as a file, which other processes map. The
+table is derived from sorted files: if anything is wrong with it, a process makes its own table
+instead.
 
-Making the table checks each block of the file; a process that finds the table checks none. So that
-damage of the disk does not stay unnoticed for ever, a table is used until the host restarts. Only
-Linux tells of restarts; elsewhere a table is used as long as the cache of the host keeps it.
+Making a table checks each block of the sorted files; a process that finds the table checks none. So
+that damage of the disk does not stay unnoticed for ever, a table is used until the host restarts.
+Only Linux tells of restarts; elsewhere a table is used as long as the cache of the host keeps it.
 
-The file contains the buckets of the table (``csrc/ls_places.h``), then 64 bytes, all integers
-little-endian:
+The file contains the buckets of the table of places (``csrc/ls_places.h``), or the lines of a table
+of owners (``csrc/ls_owners.h``), then 64 bytes, all integers little-endian:
 
 | offset | type | content |
 |---|---|---|
-| 0 | u32 | bytes of a record, on average |
+| 0 | u32 | bytes of a record, on average; of owners: number of sorted files |
 | 4 | u32 | zero |
 | 8 | u64 | records that the table has room for |
-| 16 | u64 | size of the sorted file |
-| 24 | 16 bytes | name of the table: XXH3-128 of what identifies the sorted file and this boot |
-| 40 | u64 | XXH3-64 of the buckets |
+| 16 | u64 | size of the sorted files |
+| 24 | 16 bytes | name of the table: XXH3-128 of what identifies the sorted files and this boot |
+| 40 | u64 | XXH3-64 of the buckets or lines |
 | 48 | u64 | XXH3-64 of the 48 bytes before |
-| 56 | 8 bytes | ``LSPLACE1`` |
+| 56 | 8 bytes | ``LSPLACE1``, or ``LSOWNER1`` |
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ import logging
 import os
 import struct
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import xxhash
 
@@ -44,7 +45,6 @@ from lookupstore.storage.boot import boot_id
 LEAST_BYTES = 1 << 20
 
 _TAIL = struct.Struct("<IIQQ16sQQ8s")
-_MAGIC = b"LSPLACE1"
 # Size in bytes of the parts in which a table is read from the disk and hashed.
 _PART = 4 << 20
 # Seconds between two checks whether another process makes the table, or between two claims.
@@ -85,8 +85,32 @@ class HostTables(Protocol):
         """Remove a damaged file."""
 
 
-class SharedPlaces(descriptors.Holder):
-    """The shared lookup table of one file, found on the host or published to it.
+class TableBytes(Protocol):
+    """A lookup table in memory, or in the map of a shared file."""
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """Return all of its bytes."""
+
+
+T = TypeVar("T", bound=TableBytes)
+
+
+class Tail(NamedTuple):
+    """The numbers with which a table is used, from the end of its file.
+
+    Attributes:
+        unit: Bytes of a record on average, or number of files.
+        records: Number of records that the table has room for.
+        nbytes: Size of all sorted files in bytes.
+    """
+
+    unit: int
+    records: int
+    nbytes: int
+
+
+class HostTable(descriptors.Holder, Generic[T]):
+    """The shared lookup table of one file or more, found on the host or published to it.
 
     The file of a table in use is pinned, so that it is not evicted. It is released if the process
     has too many files open, or if others need the room; a process that has mapped the file keeps
@@ -94,8 +118,13 @@ class SharedPlaces(descriptors.Holder):
 
     Args:
         tables: Tables of the host.
-        identity: Function that returns an identity of the sorted file, or None if it has none yet.
+        identity: Function that returns an identity of the sorted files, or None if they have none
+            yet.
     """
+
+    #: Content of the table, for messages, and the bytes that mark its file.
+    content: str
+    magic: bytes
 
     def __init__(self, tables: HostTables, identity: Callable[[], object | None]) -> None:
         self._tables = tables
@@ -117,13 +146,13 @@ class SharedPlaces(descriptors.Holder):
                 self._known = xxhash.xxh3_128_hexdigest(repr((identity, boot_id())).encode())
         return self._known
 
-    def find(self, file: FileMap) -> Places | None:
-        """Return the table of a file on this host. None: there is none.
-
-        Its buckets are not checked yet; see `check`.
+    def _found(self, nbytes: int, use: Callable[[Tail, FileMap, bool | None], T]) -> T | None:
+        """Return the table of this host, whose content is not checked yet. None: there is none.
 
         Args:
-            file: Map of the sorted file.
+            nbytes: Size of all sorted files in bytes.
+            use: Function that returns the table in the map of a file, and is told whether the file
+                is in memory. It raises `ValueError` if the numbers do not fit the file.
         """
         name = self._name
         if name is None:
@@ -133,7 +162,7 @@ class SharedPlaces(descriptors.Holder):
             if pinned is None:
                 return None
             try:
-                places, self._check = _opened(pinned.path, name, file)
+                table, self._check = self._opened(pinned.path, name, nbytes, use)
             except BaseException:
                 pinned.close()
                 raise
@@ -142,11 +171,45 @@ class SharedPlaces(descriptors.Holder):
             self.discard()
             return None
         except (LookupStoreError, OSError) as error:
-            _log.info("no shared table of places: %s", error)
+            _log.info("no shared table of %s: %s", self.content, error)
             return None
         self._pinned = pinned
         descriptors.took(self, 1)
-        return places
+        return table
+
+    def _opened(
+        self, path: str, name: str, nbytes: int, use: Callable[[Tail, FileMap, bool | None], T]
+    ) -> tuple[T, _Check]:
+        """Return the table in a file, and the check of its content.
+
+        Raises:
+            CorruptionError: The end of the file is damaged, or it is the table of another file.
+            OSError: The file cannot be opened or mapped.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size < _TAIL.size:
+                raise CorruptionError(path, 0, f"{_TAIL.size} bytes or more", size)
+            map, checked = FileMap(descriptor, size, True), FileMap(descriptor, size)
+            is_cached = FileMap.is_cached(descriptor, size)
+        finally:
+            os.close(descriptor)
+        end = size - _TAIL.size
+        last = bytes(memoryview(map)[end:])
+        unit, _, records, of_bytes, of, digest, tail_digest, magic = _TAIL.unpack(last)
+        if magic != self.magic or tail_digest != xxhash.xxh3_64_intdigest(last[:48]):
+            raise CorruptionError(path, end, f"the end of a table of {self.content}", last.hex())
+        if (of.hex(), of_bytes) != (name, nbytes):
+            raise CorruptionError(path, end + 16, f"the table {name} of a file of {nbytes} bytes",
+                                  f"{of.hex()} of {of_bytes} bytes")  # fmt: skip
+        try:
+            table = use(Tail(unit, records, of_bytes), map, is_cached)
+        except ValueError as error:
+            raise CorruptionError(path, 0, f"a table of {self.content}", error) from None
+        if len(memoryview(table)) != end:
+            raise CorruptionError(path, end + 8, f"records of a table of {end} bytes", records)
+        return table, _Check(path, checked, end, digest, is_cached)
 
     def read_ahead(self) -> None:
         """Read the unchecked part of the table that was found last from the disk."""
@@ -178,7 +241,7 @@ class SharedPlaces(descriptors.Holder):
             try:
                 self._is_ours = self._tables.claim(name)
             except (LookupStoreError, OSError) as error:
-                _log.info("no shared table of places: %s", error)
+                _log.info("no shared table of %s: %s", self.content, error)
                 self._is_ours = True
         return self._is_ours
 
@@ -186,24 +249,27 @@ class SharedPlaces(descriptors.Holder):
         """Tell other processes that this one still makes the table."""
         self.may_make()
 
-    def publish(self, places: Places) -> Places:
-        """Publish a table, and return the shared table, or the given one if publishing failed.
+    def _published(self, table: T, tail: Tail) -> bool:
+        """Publish a table with all records, and return whether it can be found.
 
         Args:
-            places: Table with all records of the file.
+            table: The table.
+            tail: Its numbers.
         """
         name = self._name
         if name is None:
-            return places
-        content = memoryview(places)
+            return False
+        content = memoryview(table)
         try:
             self._tables.make(
-                name, len(content) + _TAIL.size, lambda path: _write(path, name, places, content)
+                name,
+                len(content) + _TAIL.size,
+                lambda path: _write(path, name, content, tail, self.magic),
             )
         except (LookupStoreError, OSError) as error:
-            _log.info("the table of places is not shared: %s", error)
-            return places
-        return self.find(places.map) or places
+            _log.info("the table of %s is not shared: %s", self.content, error)
+            return False
+        return True
 
     def give_way(self) -> None:
         """Release the file of the table."""
@@ -219,29 +285,71 @@ class SharedPlaces(descriptors.Holder):
             if self._known is not None:
                 self._tables.discard(self._known)
         except (LookupStoreError, OSError) as error:
-            _log.info("a damaged table of places stays: %s", error)
+            _log.info("a damaged table of %s stays: %s", self.content, error)
 
 
-def _write(path: str, name: str, places: Places, content: memoryview) -> None:
+class SharedPlaces(HostTable[Places]):
+    """The shared table of the places of the records of one file."""
+
+    content = "places"
+    magic = b"LSPLACE1"
+
+    def find(self, file: FileMap) -> Places | None:
+        """Return the table of a file on this host. None: there is none.
+
+        Its buckets are not checked yet; see `check`.
+
+        Args:
+            file: Map of the sorted file.
+        """
+
+        def use(tail: Tail, map: FileMap, is_cached: bool | None) -> Places:
+            return Places(file, tail.records, tail.unit, map, is_cached)
+
+        return self._found(len(file), use)
+
+    def publish(self, places: Places) -> Places:
+        """Publish a table, and return the shared table, or the given one if publishing failed.
+
+        Args:
+            places: Table with all records of the file.
+        """
+        tail = Tail(places.record, places.records, len(places.map))
+        if not self._published(places, tail):
+            return places
+        return self.find(places.map) or places
+
+
+def _write(path: str, name: str, content: memoryview, tail: Tail, magic: bytes) -> None:
     head = struct.pack(
         "<IIQQ16sQ",
-        places.record,
+        tail.unit,
         0,
-        places.records,
-        len(places.map),
+        tail.records,
+        tail.nbytes,
         bytes.fromhex(name),
         xxhash.xxh3_64_intdigest(content),
     )
+    write_parts(path, [content, head + xxhash.xxh3_64_digest(head)[::-1] + magic])
+
+
+def write_parts(path: str, parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file that only its owner can read.
+
+    Args:
+        path: Path of the file.
+        parts: Content of the file.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb", buffering=0) as file:
-        for part in (content, head + xxhash.xxh3_64_digest(head)[::-1] + _MAGIC):
+        for part in parts:
             rest = memoryview(part)
             while rest:
                 rest = rest[file.write(rest) :]
 
 
 class _Check:
-    """The comparison of the buckets of a table with their hash, step by step.
+    """The comparison of the content of a table with its hash, step by step.
 
     Args:
         path: Path of the file.
@@ -281,39 +389,6 @@ class _Check:
             return False
         found = self._hash.intdigest()
         if found != self._expected or self._table.broken:
-            shown = f"buckets of XXH3-64 {self._expected:016x}"
+            shown = f"content of XXH3-64 {self._expected:016x}"
             raise CorruptionError(self._path, 0, shown, f"{found:016x}")
         return True
-
-
-def _opened(path: str, name: str, file: FileMap) -> tuple[Places, _Check]:
-    """Return the table in a file, and the check of its buckets.
-
-    Raises:
-        CorruptionError: The end of the file is damaged, or it is the table of another file.
-        OSError: The file cannot be opened or mapped.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size < _TAIL.size:
-            raise CorruptionError(path, 0, f"{_TAIL.size} bytes or more", size)
-        table, checked = FileMap(descriptor, size, True), FileMap(descriptor, size)
-        is_cached = FileMap.is_cached(descriptor, size)
-    finally:
-        os.close(descriptor)
-    end = size - _TAIL.size
-    tail = bytes(memoryview(table)[end:])
-    record, _, records, nbytes, of, digest, tail_digest, magic = _TAIL.unpack(tail)
-    if magic != _MAGIC or tail_digest != xxhash.xxh3_64_intdigest(tail[:48]):
-        raise CorruptionError(path, end, "the end of a table of places", tail.hex())
-    if (of.hex(), nbytes) != (name, len(file)):
-        raise CorruptionError(path, end + 16, f"the table {name} of a file of {len(file)} bytes",
-                              f"{of.hex()} of {nbytes} bytes")  # fmt: skip
-    try:
-        places = Places(file, records, record, table, is_cached)
-    except ValueError as error:
-        raise CorruptionError(path, 0, "a table of places", error) from None
-    if len(memoryview(places)) != end:
-        raise CorruptionError(path, end + 8, f"records of a table of {end} bytes", records)
-    return places, _Check(path, checked, end, digest, is_cached)

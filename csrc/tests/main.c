@@ -53,6 +53,9 @@ int main(int argc, char **argv) {
     test_file_ranges();
     test_shared_file_ranges();
     test_batches_of_file_ranges();
+    test_owners();
+    test_crowded_owners();
+    test_damaged_owners();
     test_keys();
     test_rows();
     test_short_lists();

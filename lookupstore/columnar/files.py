@@ -39,6 +39,7 @@ from lookupstore.progress import Advance, progress_bars
 from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
+from lookupstore.sst.owners import OwnerTables
 from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location
 
@@ -186,6 +187,7 @@ class ColumnarFiles(FilesForPaimon):
             where=where,
             latest_partition=latest_partition,
             rents={},
+            owners={},
         )
 
     def _start(
@@ -209,6 +211,7 @@ class ColumnarFiles(FilesForPaimon):
         where: Filter | None,
         latest_partition: str | None,
         rents: dict[str, Rent],
+        owners: dict[KeySchema, OwnerTables],
     ) -> None:
         self.path: str = uri
         self._rule = rule
@@ -228,6 +231,8 @@ class ColumnarFiles(FilesForPaimon):
             residency=residency,
             rents=rents,
         )
+        # Objects share them that look keys up in newer and newer files.
+        self._owners = owners
         names = "".join(plan.name for plan in plans)
         said = f"{names} {values} {mode} {rule} {build} {rows_left}"
         if isinstance(origin, NamedTable):
@@ -250,6 +255,7 @@ class ColumnarFiles(FilesForPaimon):
             "residency": self._residency,
             "commit": found.commit,
             "rents": self._rents,
+            "owners": self._owners,
         }
         files = type(self).__new__(type(self))
         files._start(**state)
@@ -280,6 +286,7 @@ class ColumnarFiles(FilesForPaimon):
             "where": self._where,
             "latest_partition": self._latest_partition,
             "rents": {},
+            "owners": {},
         }
 
     @property
@@ -365,10 +372,18 @@ class ColumnarFiles(FilesForPaimon):
         if files is None:
             found = {at: one.open_reader for at, one in enumerate(self._lookups)}
             readers = {at: reader for at, reader in found.items() if reader is not None}
-            files = self._together.files = OpenFiles(self._plans, readers, self._rule)
+            files = OpenFiles(self._plans, readers, self._rule, self._owners_of)
+            self._together.files = files
             if any(self._lookups[at].open_reader is not reader for at, reader in readers.items()):
                 self._together.files = None  # released meanwhile, and it must not be kept
         return files
+
+    def _owners_of(self, key: KeySchema) -> OwnerTables:
+        """Return the tables of owners of the files that encode keys with a schema."""
+        if key not in self._owners:
+            family = f"{self.path} {key} {self.mode}"
+            self._owners[key] = OwnerTables(self._residency.shared_tables, family)
+        return self._owners[key]
 
     def _closed_with(self, keys: EncodedKeys, files: OpenFiles) -> list[FileLookup]:
         """Return the lookups of closed files that may have one of the keys."""

@@ -25,6 +25,7 @@ from lookupstore.source.reading import fitted
 from lookupstore.sst import Reader
 from lookupstore.sst._answers import Answers, Found
 from lookupstore.sst._hits import FileHits
+from lookupstore.sst.owners import OwnerTables
 from lookupstore.sst.ranged_files import RangedFiles
 
 # Numbers of hits, of keys or of files.
@@ -55,6 +56,8 @@ class OpenFiles:
             numbers of their plans.
         rule: Row of a key that several files have: that of the `first` or `last` file; or `error`,
             and such keys are not answered.
+        owners: Function that returns the tables of owners of files that encode keys in one way,
+            these files and those that they have replaced.
 
     Attributes:
         closed: Numbers of the files without an open lookup file.
@@ -65,7 +68,11 @@ class OpenFiles:
     """
 
     def __init__(
-        self, plans: Sequence[LookupFilePlan], readers: Mapping[int, Reader], rule: str
+        self,
+        plans: Sequence[LookupFilePlan],
+        readers: Mapping[int, Reader],
+        rule: str,
+        owners: Callable[[KeySchema], OwnerTables],
     ) -> None:
         self._plans = plans
         self._rule = rule
@@ -77,7 +84,7 @@ class OpenFiles:
         self._groups: list[_KeyGroup] = []
         numbers: list[int] = []
         for schema, some in by_key.items():
-            files = RangedFiles([readers[number] for number in some])
+            files = RangedFiles([readers[number] for number in some], owners(schema))
             self._groups.append(_KeyGroup(schema, files, len(numbers)))
             numbers += [some[at] for at in files.numbers]
         # Numbers of the plans of the files with records, in the order of groups and their files.

@@ -24,7 +24,8 @@ which then answer lookups like one file.
 The extensions do all work on single keys. ``_data_blocks`` reads and prepares blocks in a
 ``_table``, and ``_making_places`` replaces that table by one with the places of all records.
 ``_lookup`` finds one key. ``_batch`` finds many in the files of a ``_layer``, with ``_stretch`` for
-runs of changes and ``_missing`` for blocks that are not ready.
+runs of changes and ``_missing`` for blocks that are not ready. ``_hits`` finds them in files whose
+ranges of keys overlap; ``owners`` and ``_owners`` have tables of which of these files has a key.
 """
 
 from lookupstore.sst.format import Info

@@ -15,7 +15,7 @@ cdef enum:
 
 cdef class DataBlocks:
     cdef Block index
-    cdef FileTable file
+    cdef readonly FileTable file
     cdef object load
     cdef readonly FileMap map
     cdef object check
@@ -24,7 +24,7 @@ cdef class DataBlocks:
     cdef object drop_scattered
     cdef object is_cached
     cdef Handles handles      # of the data blocks; None: only `load` knows where they are
-    cdef size_t records       # of the file; 0: not known
+    cdef readonly size_t records  # of the file; 0: not known
     cdef MappedFrames frames  # None, as is the next: `load` reads all blocks
     cdef MappedBlocks plain
     cdef readonly size_t blocks_read       # number of blocks that were read and checked

@@ -8,6 +8,7 @@ from typing_extensions import Self
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._answers import Answers
 from lookupstore.sst._layer import Layer
+from lookupstore.sst._owners import OwnedFiles
 
 @final
 class FileHits:
@@ -15,14 +16,23 @@ class FileHits:
     def __len__(self) -> int: ...
     @property
     def length(self) -> int: ...
-    def find(self, layer: Layer, keys: BinaryColumn, first: int = 0) -> None: ...
+    def find(
+        self, layer: Layer, keys: BinaryColumn, first: int = 0, owned: OwnedFiles | None = None
+    ) -> None: ...
     def keys(self) -> pa.UInt32Array: ...
     def files(self) -> pa.UInt32Array: ...
     def read(self, hits: npt.NDArray[np.int64], answers: Answers) -> None: ...
 
 @final
 class HitCandidates:
-    def __new__(cls, hits: FileHits, layer: Layer, keys: BinaryColumn, first: int) -> Self: ...
+    def __new__(
+        cls,
+        hits: FileHits,
+        layer: Layer,
+        keys: BinaryColumn,
+        first: int,
+        owned: OwnedFiles | None = None,
+    ) -> Self: ...
 
 @final
 class CandidateAnswers(Answers):

@@ -7,6 +7,8 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 
 import pyarrow as pa
 
+from lookupstore.sst.shared import PlacesLostError
+
 from lookupstore.arrow._binary cimport (
     BinaryColumn, allocate, buffer_data, ls_column, ls_slice,
 )
@@ -17,6 +19,9 @@ from lookupstore.sst._layer cimport (
     FileRanges, Layer, ls_batch_counts, ls_batch_item, ls_file_ranges, ls_file_ranges_numbers,
 )
 from lookupstore.sst._lookup cimport Lookup
+from lookupstore.sst._owners cimport (
+    LS_OWNERS_FILES, OwnedFiles, Owners, ls_batch_order, ls_batch_stretch, ls_owners_find,
+)
 
 
 cdef extern from "ls_bytes.h":
@@ -24,14 +29,6 @@ cdef extern from "ls_bytes.h":
 
 
 cdef extern from "ls_batch.h":
-    ctypedef struct ls_batch_stretch:
-        uint32_t *indices
-        uint64_t *hashes
-        uint64_t *numbers
-        size_t count
-    void ls_batch_order(
-        const ls_column *keys, size_t start, size_t end, const uint64_t *numbers,
-        ls_batch_stretch *stretch) noexcept nogil
     void ls_batch_filter_inside(
         const ls_file_ranges *ranges, const ls_filter *const *filters, uint32_t first,
         const ls_column *keys, const ls_batch_stretch *stretch, ls_batch_item *items,
@@ -80,11 +77,15 @@ cdef class FileHits:
     def __len__(self):
         return self.count
 
-    def find(self, Layer layer not None, BinaryColumn keys not None, uint32_t first=0):
+    def find(self, Layer layer not None, BinaryColumn keys not None, uint32_t first=0,
+             OwnedFiles owned=None):
         """Look up all keys in the files of a layer with ranges, whose numbers begin at `first`.
+
+        `owned` are the files of this layer of which there are tables of owners. None: of no file.
 
         Raises:
             CorruptionError: If a block that would hold a key is damaged.
+            PlacesLostError: If a shared table of owners was truncated.
             ValueError: If the files have no ranges, are not used in place, or there is another
                 number of keys.
         """
@@ -96,6 +97,8 @@ cdef class FileHits:
             raise ValueError("give files that are used in place and have ranges")
         if keys.column.length != self.length:
             raise ValueError(f"{keys.column.length} keys; give {self.length}")
+        if owned is not None and owned.layer is not layer:
+            raise ValueError("give tables of owners of the same layer")
         keys.hash()
         layer.begin(self.length)
         for lookup in layer.lookups:
@@ -106,7 +109,7 @@ cdef class FileHits:
         if counts == NULL:
             raise MemoryError()
         try:
-            candidates = HitCandidates(self, layer, keys, first)
+            candidates = HitCandidates(self, layer, keys, first, owned)
             candidates.find(counts)
             for i in range(layer.files.count):
                 lookup = layer.lookups[i]
@@ -199,6 +202,7 @@ cdef class HitCandidates:
     cdef FileHits hits
     cdef Layer layer
     cdef BinaryColumn keys
+    cdef OwnedFiles owned   # files of which there are tables of owners; None: of no file
     cdef uint32_t first     # number of the first file
     cdef uint64_t *numbers  # first 8 bytes of the keys of a stretch in their order
     cdef ls_batch_stretch stretch
@@ -209,11 +213,12 @@ cdef class HitCandidates:
     cdef uint32_t *origins  # the number of each among all keys
 
     def __cinit__(self, FileHits hits not None, Layer layer not None, BinaryColumn keys not None,
-                  uint32_t first):
+                  uint32_t first, OwnedFiles owned=None):
         self.hits, self.layer, self.keys, self.first = hits, layer, keys, first
+        self.owned = owned
         # All keys of a stretch may pass the filter of the last file that is tested.
         cdef size_t most = min(<size_t>STRETCH, keys.column.length) + 1
-        self.room = 2 * most
+        self.room = 2 * most + <size_t>LS_OWNERS_FILES
         self.numbers = <uint64_t *>malloc(most * sizeof(uint64_t))
         self.stretch.indices = <uint32_t *>malloc(most * sizeof(uint32_t))
         self.stretch.hashes = <uint64_t *>malloc(most * sizeof(uint64_t))
@@ -240,9 +245,11 @@ cdef class HitCandidates:
     cdef int find(self, ls_batch_counts *counts) except -1:
         """Look up all keys in all files, and add to the `counts` of these."""
         cdef FileRanges ranges = self.layer.ranges
-        cdef const ls_filter **filters = self.layer.filters.each
+        cdef OwnedFiles owned = self.owned
+        cdef const ls_filter **filters
         cdef ls_file_ranges first_bytes
         cdef size_t start = 0, end, count, file, i
+        filters = self.layer.filters.each if owned is None else owned.filters
         first_bytes.shared = 0
         while start < self.keys.column.length:
             end = min(start + <size_t>STRETCH, self.keys.column.length)
@@ -251,7 +258,12 @@ cdef class HitCandidates:
                 ls_file_ranges_numbers(
                     &first_bytes, &self.keys.column, NULL, start, end, self.numbers)
                 ls_batch_order(&self.keys.column, start, end, self.numbers, &self.stretch)
+            if owned is not None:
+                count = self.find_owned(counts)
             for i in range(ranges.count):
+                if owned is not None and owned.skipped[i]:
+                    file += ranges.each[i].count
+                    continue
                 if count + self.stretch.count > self.room:
                     self.look_up(count)
                     count = 0
@@ -263,6 +275,25 @@ cdef class HitCandidates:
             self.look_up(count)
             start = end
         return 0
+
+    cdef size_t find_owned(self, ls_batch_counts *counts) except? 0:
+        """Find the keys of a stretch by tables of owners; return the number of candidates left."""
+        cdef Owners owners
+        cdef size_t count = 0, i, next
+        for i in range(len(self.owned.tables)):
+            owners = self.owned.tables[i]
+            next = 0
+            while next < self.stretch.count:
+                if self.room - count < <size_t>LS_OWNERS_FILES:
+                    self.look_up(count)
+                    count = 0
+                with nogil:
+                    ls_owners_find(
+                        &owners.owners, self.owned.numbers + i * <size_t>LS_OWNERS_FILES,
+                        &self.stretch, &next, self.items, self.room, &count, counts)
+            if not owners.whole():
+                raise PlacesLostError("a shared table of owners was truncated; repeat the lookup")
+        return count
 
     cdef int look_up(self, size_t count) except -1:
         """Look up the first `count` candidates."""

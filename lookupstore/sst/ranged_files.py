@@ -12,7 +12,9 @@ from lookupstore.sst._answers import Answers
 from lookupstore.sst._batch import answer
 from lookupstore.sst._hits import FileHits
 from lookupstore.sst._layer import FileRanges, Layer
-from lookupstore.sst.reader import Reader, lookup_of
+from lookupstore.sst.owners import LEAST_LAYERS, FileOwners, OwnerTables
+from lookupstore.sst.reader import Reader, identity_of, lookup_of
+from lookupstore.sst.shared import PlacesLostError
 
 
 class RangedFiles:
@@ -24,6 +26,8 @@ class RangedFiles:
 
     Args:
         readers: Readers of native files.
+        tables: Tables of owners of these files, and of those that they have replaced. None: keys
+            are tested with the filters of all files that overlap.
 
     Attributes:
         numbers: Numbers of the readers of files with records, in the order in which `find` and
@@ -34,15 +38,19 @@ class RangedFiles:
         ClosedError: If a reader is closed.
     """
 
-    def __init__(self, readers: Sequence[Reader]) -> None:
+    def __init__(self, readers: Sequence[Reader], tables: OwnerTables | None = None) -> None:
         layers = _layers([_range(reader) for reader in readers])
         self.numbers: list[int] = [number for layer in layers for _, _, number in layer]
         self.are_disjoint: bool = len(layers) <= 1
         lookups = tuple(lookup_of(readers[number]) for number in self.numbers)
         self._layer: Layer | None = None
+        self._owners: FileOwners | None = None
         if lookups:
             ranges = [[(first, last) for first, last, _ in layer] for layer in layers]
             self._layer = Layer(lookups, ranges=FileRanges(ranges))
+            if tables is not None and len(layers) >= LEAST_LAYERS:
+                identities = [identity_of(readers[number]) for number in self.numbers]
+                self._owners = FileOwners(tables, self._layer, identities)
 
     def lookup(self, keys: pa.Array, answers: Answers) -> None:
         """Pass the values of many keys to `answers`: of disjoint files, some with records.
@@ -75,9 +83,20 @@ class RangedFiles:
 
         Raises:
             CorruptionError: If a block that would hold a key is damaged.
+            PlacesLostError: If a shared table was truncated; `hits` may have some of the rows.
         """
-        if self._layer is not None:
+        if self._layer is None:
+            return
+        owners = self._owners
+        if owners is None:
             hits.find(self._layer, BinaryColumn(keys), first)
+            return
+        try:
+            hits.find(self._layer, BinaryColumn(keys), first, owners.owned())
+        except PlacesLostError:
+            owners.lose()
+            raise
+        owners.after(len(keys))
 
 
 _Range = tuple[bytes, bytes, int]

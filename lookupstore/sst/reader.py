@@ -6,7 +6,7 @@ The functions of this module are for the package itself; users use the class.
 from __future__ import annotations
 
 import os
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -513,6 +513,15 @@ def lookup_of(reader: Reader) -> Lookup:
         ClosedError: The reader is closed.
     """
     return reader._search()
+
+
+def identity_of(reader: Reader) -> Callable[[], object | None]:
+    """Return a function for an identity that no other file of this host has, or None for now.
+
+    Raises:
+        ClosedError: The reader is closed.
+    """
+    return reader._check_open().settled_identity
 
 
 def _reopen(path: str, order: str) -> Reader:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import pickle
 import random
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +30,9 @@ from lookupstore.columnar.open_files import OpenFiles
 from lookupstore.errors import DuplicateKeyError
 from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.counts import Counts
+from lookupstore.hostcache.folder import COPY
 from lookupstore.hostcache.lookup_files import LookupFiles, PinnedLookupFile
-from lookupstore.sst import Reader
+from lookupstore.sst import Reader, owners
 from lookupstore.storage import descriptors
 from lookupstore.store.local_files import files_of
 
@@ -199,6 +202,127 @@ def test_open_files_answer_as_a_dict(
                 with one_by_one(monkeypatch), answered_together(monkeypatch, expected=False):
                     checked(files, keys, expected)
                     assert together.equals(files.lookup(keys))
+
+
+@pytest.fixture
+def early_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of owners of few records are made soon, and shared."""
+    monkeypatch.setattr(owners, "LEAST_BYTES", 0)
+    monkeypatch.setattr(owners, "LOOKS_APART", 50)
+
+
+AN_HOUR_AGO = time.time() - 3600
+
+
+def aged(folder: Path) -> None:
+    """Make lookup files older: those of a moment ago get no table."""
+    for path in folder.glob(f"*{COPY}"):
+        os.utime(path, (AN_HOUR_AGO, AN_HOUR_AGO))
+
+
+def tables_of(files: ColumnarFiles) -> list[Any]:
+    """Return the tables of owners in use."""
+    return [one for tables in files._owners.values() for one in tables.in_use]
+
+
+@pytest.mark.usefixtures("early_tables")
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("where", [None, "n > 3"])
+def test_tables_of_owners_answer_as_a_dict(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, kind: str,
+    where: str | None, seed: int,
+) -> None:  # fmt: skip
+    """Keys are in several files, and files are added and removed between the calls."""
+    rng = random.Random(seed)
+    rule: Any = rng.choice(["first", "last"])
+    spans = [rng.sample(range(MOST), 200 + rng.randrange(200)) for _ in range(9)]
+    every = write_files(tmp_path / "all", rng, kind, spans, evolve=False)
+    (tmp_path / "t").mkdir()
+    numbers = set(range(7))
+    for number in numbers:
+        os.link(every[number][0], tmp_path / "t" / f"{number}.parquet")
+    files = ColumnarFiles(
+        tmp_path / "t", key=list(KEYS[kind](0)), mode="value_and_position" if where is None else
+        "value", on_duplicate=rule, where=where, residency=residency, build="always",
+    )  # fmt: skip
+    for commit in range(3):
+        files.prepare()
+        aged(Path(residency.folder))
+        model = [
+            (
+                str(tmp_path / "t" / f"{number}.parquet"),
+                {
+                    key: row
+                    for key, row in every[number][1].items()
+                    if where is None or (row["n"] or 0) > 3
+                },
+            )
+            for number in sorted(numbers)
+        ]
+        for turn in range(20):
+            asked, keys = asked_of(rng, kind)
+            if turn % 2 == 0:  # enough keys for a table
+                asked = [*range(MOST)]
+                every_key = [KEYS[kind](number) for number in range(MOST)]
+                keys = {name: [key[name] for key in every_key] for name in every_key[0]}
+            with answered_together(monkeypatch, expected=True):
+                checked(files, keys, answers_of(model, asked, rule))
+        (table,) = tables_of(files)
+        assert len(table.names) == 7
+        removed, added = rng.choice(sorted(numbers)), 7 + commit
+        if added < len(spans):
+            numbers = numbers - {removed} | {added}
+            (tmp_path / "t" / f"{removed}.parquet").unlink()
+            os.link(every[added][0], tmp_path / "t" / f"{added}.parquet")
+            files = files.newest()
+    files.close()
+
+
+@pytest.mark.usefixtures("early_tables")
+def test_a_key_in_two_files_of_a_table_is_refused(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    spans = [[*range(at, 1000, 8)] for at in range(8)]
+    spans[3].append(5)
+    write_files(tmp_path / "t", rng, "int", spans, evolve=False)
+    with ColumnarFiles(tmp_path / "t", key="k", residency=residency) as files:
+        files.prepare()
+        aged(Path(residency.folder))
+        for _ in range(12):
+            keys = [rng.randrange(6, 1000) - 500 for _ in range(700)]
+            with answered_together(monkeypatch, expected=True):
+                assert all(files.contains(keys).to_pylist())
+        assert tables_of(files)
+        said = r"the key k=-495 is in .*3\.parquet and in .*5\.parquet"
+        with pytest.raises(DuplicateKeyError, match=said):
+            files.lookup([-495, 7])
+
+
+@pytest.mark.usefixtures("early_tables")
+def test_a_table_that_is_cut_costs_no_answer(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    spans = [[*range(at, 1000, 8)] for at in range(8)]
+    model = write_files(tmp_path / "t", rng, "int", spans, evolve=False)
+    with ColumnarFiles(tmp_path / "t", key="k", residency=residency) as files:
+        files.prepare()
+        aged(Path(residency.folder))
+        for _ in range(3):
+            for _ in range(10):
+                many = [rng.randrange(MOST) for _ in range(700)]
+                keys = {"k": [number - 500 for number in many]}
+                checked(files, keys, answers_of(model, many, "error"))
+            assert tables_of(files)
+            for path in Path(residency.folder).glob(f"*{COPY}"):
+                if path.read_bytes()[-8:] == b"LSOWNER1":
+                    os.truncate(path, 100)
+            with answered_together(monkeypatch, expected=False):
+                numbers, keys = asked_of(rng, "int")
+                expected = answers_of(model, numbers, "error")
+                found = files.lookup(keys, found=True)["found"].to_pylist()
+                assert found == [one is not None for one in expected]
 
 
 def test_a_key_in_two_files_is_refused(
@@ -507,8 +631,8 @@ def test_a_file_released_while_the_others_are_opened_is_not_kept(
         files.prepare()
         begin = OpenFiles.__init__
 
-        def begun(self: OpenFiles, plans: Any, readers: dict[int, Reader], rule: str) -> None:
-            begin(self, plans, readers, rule)
+        def begun(self: OpenFiles, plans: Any, readers: dict[int, Reader], *rest: Any) -> None:
+            begin(self, plans, readers, *rest)
             files._lookups[1].release()
 
         keys = {"k": [number - 500 for number in range(6)]}

@@ -1,0 +1,39 @@
+from typing import Any
+
+from typing_extensions import Self, disjoint_base
+
+from lookupstore.sst._data_blocks import DataBlocks
+from lookupstore.sst._layer import Layer
+from lookupstore.sst._map import FileMap
+
+MOST_FILES: int
+
+def owners_size(records: int) -> int: ...
+
+@disjoint_base
+class Owners:
+    def __new__(cls, records: int, table: FileMap | None = None) -> Self: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def is_shared(self) -> bool: ...
+    @property
+    def is_whole(self) -> bool: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@disjoint_base
+class MadeOwners:
+    def __new__(cls, records: int) -> Self: ...
+    @property
+    def owners(self) -> Owners: ...
+    def add(self, files: list[DataBlocks], records: int) -> bool: ...
+
+@disjoint_base
+class OwnedFiles:
+    def __new__(cls, layer: Layer, tables: list[tuple[Owners, list[int]]]) -> Self: ...
+    @property
+    def tables(self) -> tuple[Owners, ...]: ...
+    @property
+    def layers_left(self) -> int: ...
+
+__test__: dict[str, Any]

@@ -4,6 +4,7 @@ join           an Arrow table of facts with random keys, in this process, once a
                on this host
 in one file    the same for keys of one data file
 overlapping    the same if each data file has keys of the whole range
+crowded        the same with ten times as many data files, and as many rows
 
 Otherwise the data files have equal ranges of keys. README.md says how to read it.
 """
@@ -27,7 +28,10 @@ from lookupstore.hostcache.cache import Residency
 
 STORE = "a store"
 OVERLAPPING = "overlapping"
-VERBS = {"join": 1.1, "in one file": 1.1, OVERLAPPING: 2.5}
+CROWDED = "crowded"
+VERBS = {"join": 1.1, "in one file": 1.1, OVERLAPPING: 2.5, CROWDED: 2.5}
+#: Verbs that are measured with one table.
+TOGETHER = (("join", "in one file"), (OVERLAPPING,), (CROWDED,))
 
 BARS = tuple(
     Bar(f"{verb} / a store", name, verb, OURS, 1 / most, STORE)
@@ -60,18 +64,19 @@ def main(given: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(given)
     run = Run({name: getattr(asked, name) for name in ("rows", "files", "many", "rounds")})
     names = list(FORMATS) if asked.format == "all" else [asked.format]
-    each = asked.rows // asked.files
-    all_facts = {
-        "join": facts_of(each * asked.files, asked.many),
-        "in one file": facts_of(each, asked.many, each * (asked.files - 1)),
-    }
-    every = [(name, overlapping) for name in names for overlapping in (False, True)]
-    for name, overlapping in every:
-        verbs = {OVERLAPPING: all_facts["join"]} if overlapping else all_facts
+    for name, verbs in ((name, verbs) for name in names for verbs in TOGETHER):
+        count = asked.files * 10 if verbs == (CROWDED,) else asked.files
+        each = asked.rows // count
+        all_facts = {
+            verb: facts_of(each, asked.many, each * (count - 1))
+            if verb == "in one file"
+            else facts_of(each * count, asked.many)
+            for verb in verbs
+        }
         with TemporaryDirectory(prefix="bench-table-joins-") as path:
             folder = Path(path)
-            table = FORMATS[name](folder / "table", asked.files, each)
-            table.overlapping = overlapping
+            table = FORMATS[name](folder / "table", count, each)
+            table.overlapping = verbs in ((OVERLAPPING,), (CROWDED,))
             table.write()
             residency = Residency(folder / "copies", quota="100GB")
             with (
@@ -79,8 +84,8 @@ def main(given: Sequence[str] | None = None) -> None:
                 lookupstore.build(table.given, folder / "store", key="id") as store,
             ):
                 files.prepare(progress=False)
-                assert files.num_rows == len(store) == each * asked.files
-                for verb, facts in verbs.items():
+                assert files.num_rows == len(store) == each * count
+                for verb, facts in all_facts.items():
                     expected = pa.chunked_array([facts["id"].combine_chunks().to_numpy() * 31])
                     turns = {
                         OURS: joined(files, facts, expected),

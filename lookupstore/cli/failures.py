@@ -125,6 +125,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"on_duplicate='first', 'last' or \('max', column\)": (
         "--on-duplicate first, last or max:COLUMN"
     ),
+    r"choose the row to keep by ColumnarFiles\(\.\.\., on_duplicate='first' or 'last'\)": (
+        "pass --on-duplicate first or last to choose the row to keep"
+    ),
     r"on_duplicate='first' or 'last'": "--on-duplicate first or last",
     r"nullable_keys=\['([^']*)'\]": r"--nullable-keys \1",
     r"order='(\w+)'": r"--order \1",

@@ -35,7 +35,7 @@ from lookupstore.sst import Reader, Writer
 Mode = Literal["value", "position", "value_and_position", "presence"]
 
 # Remedy in errors about repeated keys, where rules can choose a row.
-_REMEDY = "pass on_duplicate='first' or 'last' to choose the row to keep"
+_REMEDY = "choose the row to keep by ColumnarFiles(..., on_duplicate='first' or 'last')"
 #: The same for rows of a table, which have no order.
 NO_ORDER = (
     "choose the row with where=, or look keys up in a store: lookupstore.build(..., "

@@ -125,6 +125,17 @@ def test_build_from_parquet(tmp_path: Path) -> None:
     assert re.search(rf"size +│ [0-9.]+ (kB|bytes), from {source} of source files", replaced.stdout)
 
 
+def test_get_from_files_with_repeated_keys(tmp_path: Path) -> None:
+    pq.write_table(PEOPLE, tmp_path / "people.parquet")
+    words = ("get", tmp_path / "people.parquet", "eu", "--key", "region", "--columns", "id")
+    refused = run(*words, "--output", "json")
+    assert "pass --on-duplicate first or last to choose the row" in " ".join(refused.stderr.split())
+    assert "ColumnarFiles" not in refused.stderr
+    for rule, kept in (("first", 1), ("last", 3)):
+        got = run(*words, "--on-duplicate", rule, "--output", "json")
+        assert json.loads(got.stdout) == {"region": "eu", "id": kept}
+
+
 @pytest.mark.parametrize(("rule", "kept"), [("first", 1), ("last", 3), ("max:id", 3)])
 def test_build_with_repeated_keys(rule: str, kept: int, tmp_path: Path) -> None:
     pq.write_table(PEOPLE, tmp_path / "people.parquet")

@@ -114,6 +114,24 @@ def test_in_a_stream_each_batch_lists_the_files(spark: SparkSession, tmp_path: P
     assert sorted(run(1), key=repr) == [(1, 10), (1, 10), (2, 20), (2, None)]
 
 
+def test_the_remedy_of_a_repeated_key_is_an_object_that_a_join_takes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """`lookup_join` itself has no `on_duplicate`."""
+    pq.write_table(pa.table({"id": [2, 2, 3], "v": [0, 1, 2]}), tmp_path / "twice.parquet")
+    (tmp_path / "two").mkdir()
+    for number in range(2):
+        pq.write_table(pa.table({"id": [2], "v": [number]}), tmp_path / f"two/{number}.parquet")
+    facts = spark.createDataFrame([(2,)], "id long")
+    for path in (tmp_path / "twice.parquet", tmp_path / "two"):
+        said = r"the key id=2 .*; .* ColumnarFiles\(\.\.\., on_duplicate='first' or 'last'\)"
+        with pytest.raises(PythonException, match=said):
+            lookup_join(facts, str(path), "id").collect()
+        for rule, kept in (("first", 0), ("last", 1)):
+            files = ColumnarFiles(path, key="id", on_duplicate=rule)
+            assert [row.v for row in lookup_join(facts, files, "id").collect()] == [kept]
+
+
 def test_errors(spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path) -> None:
     for options in ({"refresh": "per_batch"}, {"max_staleness": 5}):
         with pytest.raises(ValueError, match="call it in foreachBatch, or build a store of them"):

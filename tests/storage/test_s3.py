@@ -56,7 +56,7 @@ def test_the_name_of_a_bucket_that_does_not_exist(
 ) -> None:
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(FileNotFoundError, match=r"s3://bukket/users: no such bucket 'bukket'; check"):
+    with pytest.raises(FileNotFoundError, match="s3://bukket/users: no such bucket 'bukket'; ch"):
         lookupstore.open("s3://bukket/users")
     with pytest.raises(FileNotFoundError, match="'bukket'"):
         lookupstore.versions("s3://bukket")

@@ -210,6 +210,8 @@ class _ValueReader(ConditionReader):
     def _extreme(self, node: exp.Expression) -> Operand:
         parts = [self.computed(one) for one in (node.this, *node.args["expressions"])]
         kind = self._common(node, parts)
+        if pa.types.is_null(kind):  # Arrow compares no nulls
+            return Operand(pc.scalar(pa.scalar(None)), kind)
         find = pc.max_element_wise if isinstance(node, exp.Greatest) else pc.min_element_wise
         return Operand(find(*(_converted(one, kind) for one in parts), skip_nulls=True), kind)
 

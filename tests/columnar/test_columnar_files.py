@@ -230,7 +230,7 @@ def test_repeated_keys(tmp_path: Path, residency: Residency, build: rent.Build) 
     write(tmp_path / "b" / "1.parquet", pa.table({"id": [5, 1], "v": [10, 11]}))
     write(tmp_path / "b" / "2.parquet", pa.table({"id": [1, 7], "v": [20, 21]}))
     assert files("error", tmp_path / "b").lookup([5, 7])["v"].to_pylist() == [10, 21]
-    with pytest.raises(ValueError, match=r"id=1 is in .*1\.parquet and in .*2\.parquet; pass on_d"):
+    with pytest.raises(ValueError, match=r"id=1 is in .*1\.parquet and in .*2\.parquet; choose"):
         files("error", tmp_path / "b").lookup([5, 1, 7])
 
 

@@ -345,7 +345,7 @@ def test_what_is_not_followed_is_named(tmp_path: Path) -> None:
     with follow(table, tmp_path / "own", key="id", overwrite=True) as store:
         assert list(store) == [1]
     pq.write_table(pa.table({"id": [1]}), tmp_path / "plain.parquet")
-    with pytest.raises(FormatError, match=r"files that belong to no table; build a store"):
+    with pytest.raises(FormatError, match=r"is a file, not a table; build a store of it"):
         follow(tmp_path / "plain.parquet", tmp_path / "s", key="id")
     with pytest.raises(FileNotFoundError):
         follow(tmp_path / "missing", tmp_path / "s", key="id")

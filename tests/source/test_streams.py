@@ -554,7 +554,7 @@ def test_an_unknown_extension_lists_all_that_are_read(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.csv").write_text("id\n1\n")
     with pytest.raises(
-        FileNotFoundError, match=r"it has a\.csv; for CSV, give a glob .* in \.csv$"
+        FileNotFoundError, match=r"it has a\.csv; for CSV, give a glob: '.*/folder/\*\.csv'$"
     ):
         open_source(folder)
     assert read(f"{folder}/*.csv").to_pylist() == [{"id": 1}]

@@ -131,7 +131,7 @@ def test_a_location_is_joined_with(spark: SparkSession, tmp_path: Path, kind: st
 
 def test_no_function_that_takes_a_path_was_left_out() -> None:
     names: Any = {"store", "path", "table"}
-    for name in [*lookupstore.spark.__all__, *lookupstore.spark._OF_HUDI]:
+    for name in lookupstore.spark._MODULES:
         one = getattr(lookupstore.spark, name)
         parameters = inspect.signature(one).parameters
         if names & set(parameters) and name != "JoinExplanation":
@@ -150,8 +150,7 @@ WRONG: list[Any] = [
 
 def takers() -> dict[str, Callable[..., Any]]:
     """Return the functions for Spark that take `storage_options`."""
-    names = [*lookupstore.spark.__all__, *lookupstore.spark._OF_HUDI]
-    found = {name: getattr(lookupstore.spark, name) for name in names}
+    found = {name: getattr(lookupstore.spark, name) for name in lookupstore.spark._MODULES}
     return {
         name: one
         for name, one in found.items()

@@ -36,6 +36,7 @@ from typing import Any
 
 import pytest
 import xxhash
+from pyarrow import fs
 
 from lookupstore.errors import (
     CommitConflictError,
@@ -299,7 +300,7 @@ class _Place(Location):
 
     def resolve(self, name: str) -> Any:
         # Only asked what else is there if there is no store.
-        return None, ""
+        return fs.LocalFileSystem(), ""
 
     def work_folder(self, *_: Any) -> Any:
         return nullcontext("")

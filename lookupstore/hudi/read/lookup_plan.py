@@ -160,7 +160,7 @@ def plan_lookup(
         values = [name for name in view.names(columns) if name not in names]
     chosen = None if where is None else _table_filter(where, columns_there)
     files = view.slices(as_of) if until is None else view.slices_until(until)
-    if as_of is not None:
+    if as_of is not None and not files:  # files whose commits were archived count
         check_begun(view, as_of)
     position = until
     if position is None:

@@ -353,9 +353,10 @@ def plan_scan(
     """
     names = view.names(columns)
     as_of = given_time("as_of", as_of, view.options.timezone)
-    plan = scan_of(view, view.slices(as_of), names, skipping=skipping)
-    if as_of is not None:
+    slices = view.slices(as_of)
+    if as_of is not None and not slices:  # files whose commits were archived count
         check_begun(view, as_of)
+    plan = scan_of(view, slices, names, skipping=skipping)
     return plan if filter is None else plan.filtered(filter)
 
 

@@ -259,7 +259,7 @@ def test_arguments_of_a_new_table(
         (pa.field("x", pa.fixed_shape_tensor(pa.int8(), [2])), TypeError, "storage type"),
         (pa.field("x", pa.decimal256(50, 2)), TypeError, "38 digits"),
         (pa.field("x", pa.map_(pa.int32(), pa.int32())), TypeError, "keys are strings"),
-        (pa.field("x", pa.struct({"y": pa.timestamp("ns")})), TypeError, "the column 'y'"),
+        (pa.field("x", pa.struct({"y": pa.timestamp("ns")})), TypeError, "column 'x.y'"),
         (pa.field("x-y", pa.int32()), ValueError, "name that Avro does not allow"),
         (pa.field("id", pa.int32()), ValueError, "2 columns are called 'id'; rename them"),
     ],

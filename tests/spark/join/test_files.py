@@ -261,8 +261,8 @@ def test_only_rows_that_meet_the_condition_are_joined(
     for dimension in (store, str(dim), ColumnarFiles(dim, key="user")):
         got = lookup_join(facts, dimension, "user", how, names or None, where=condition)
         assert rows_of(got) == wanted
-    with pytest.raises(FileNotFoundError, match=r"^store: .*no: no such file or folder"):
-        lookup_join(facts, str(tmp_path / "no"), "user")
+    with pytest.raises(FileNotFoundError, match=r"^store: .*no.parquet: no such file or folder"):
+        lookup_join(facts, str(tmp_path / "no.parquet"), "user")
     with pytest.raises(ValueError, match=r"where: there is no column 'grad'; did you mean 'grade'"):
         lookup_join(facts, store, "user", where=("grad", "<", 3))
 

@@ -181,6 +181,8 @@ class FileLookup(descriptors.Holder):
         if reader is not None:
             try:
                 return self._kept(encoded, reader.lookup(wanted))
+            except ClosedError:  # closed by another thread at this moment, and opened again below
+                pass
             except _UNUSABLE as error:
                 self._give_up(reader, error)
         found = self._probed(encoded, is_likely)
@@ -269,14 +271,23 @@ class FileLookup(descriptors.Holder):
         return reader is not None
 
     def _repaired(self, use: Callable[[Reader], A]) -> A:
-        """Return the result of `use` for the lookup file; a damaged file is made again."""
-        for _ in range(_REPAIRS):
+        """Return the result of `use` for the lookup file.
+
+        A damaged file is made again, and one that another thread closed is opened again.
+        """
+        repairs = _REPAIRS
+        while True:
             reader = self.reader()
             try:
                 return use(reader)
+            except ClosedError:
+                if self._reader is reader:
+                    raise
             except _UNUSABLE as error:
+                if not repairs:
+                    raise
+                repairs -= 1
                 self._give_up(reader, error)
-        return use(self.reader())
 
     @property
     def waits_for_answers(self) -> bool:

@@ -560,6 +560,33 @@ def test_counts_of_the_files_are_those_of_their_readers(
         assert files.stats() == after  # counts of files that were closed are kept
 
 
+def test_a_file_that_another_thread_closes_during_a_lookup(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"k": [1, 2], "v": [10, 20]}), tmp_path / "t.parquet")
+    with ColumnarFiles(tmp_path / "t.parquet", key="k", build="always", residency=residency) as one:
+        one.prepare()
+        (lookup,) = one._lookups
+        for name in ("_ready", "reader"):
+            asked = getattr(FileLookup, name)
+            closing = [True]
+
+            def closed(self: FileLookup, asked: Any = asked, closing: list[bool] = closing) -> Any:
+                found = asked(self)
+                if closing and closing.pop():
+                    self.close()
+                return found
+
+            with monkeypatch.context() as patched:
+                patched.setattr(FileLookup, name, closed)
+                if name == "reader":
+                    patched.setattr(FileLookup, "_ready", lambda self: None)
+                encoded = one.key_schema.encode([pa.array([2, 3])])
+                places, _ = lookup.lookup(encoded)
+            assert places.tolist() == [0], name
+            assert not closing, name
+
+
 def test_threads_while_files_are_released(tmp_path: Path, residency: Residency, seed: int) -> None:
     rng = random.Random(seed)
     model = write_files(tmp_path / "t", rng, "int", spans_of(rng, "spread"), evolve=False)

@@ -49,7 +49,7 @@ class IcebergManifest:
         return getattr(self._manifest, name)
 
     def fetch_manifest_entry(self, io: Any, discard_deleted: bool = True) -> Sequence[Any]:
-        """Return the entries, which nobody may change.
+        """Return the entries, which callers must not change.
 
         Args:
             io: The `pyiceberg.io.FileIO` of the table.

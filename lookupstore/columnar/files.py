@@ -305,6 +305,10 @@ class ColumnarFiles(FilesForPaimon):
             return sum(known)
         return sum(batch.num_rows for batch in self.scan(columns=[]))
 
+    @property
+    def _calls_in_threads(self) -> bool:
+        return not self._listed_files().closed
+
     def contains(self, keys: Any) -> pa.BooleanArray:
         """Return whether a file has each of many keys: Arrow booleans, never null.
 

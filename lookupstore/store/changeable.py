@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from lookupstore.quantities import Duration, Size
 from lookupstore.source.text_limits import MOST_TEXT
 from lookupstore.storage.location import Location
-from lookupstore.store.change_shapes import ChangesBy
-from lookupstore.store.changing import compact_version, upsert_version
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.local_files import LocalLookups
-from lookupstore.store.rules import Rule
 from lookupstore.store.version_files import VersionName
 
 if TYPE_CHECKING:
+    from lookupstore.store.change_shapes import ChangesBy
+    from lookupstore.store.rules import Rule
     from lookupstore.store.store import LookupStore
 
 
@@ -75,6 +74,9 @@ class ChangeableStore(LocalLookups):
         >>> newer.get(1), 2 in newer, store.get(1)
         ({'name': 'eins'}, False, {'name': 'one'})
         """
+        # Processes that only look up, such as Spark's workers, save the memory of these imports.
+        from lookupstore.store.changing import upsert_version
+
         self._check_open()
         published = upsert_version(
             self._location,
@@ -132,6 +134,8 @@ class ChangeableStore(LocalLookups):
         >>> store.info().runs, store.compact().info().runs
         (1, 0)
         """
+        from lookupstore.store.changing import compact_version  # as in `upsert`
+
         self._check_open()
         compacted = compact_version(
             self._location, threads=threads, retain=retain, temp_dir=temp_dir, progress=progress

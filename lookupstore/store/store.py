@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -25,8 +25,6 @@ from lookupstore.sst.cache import BlockCache
 from lookupstore.storage.location import Location
 from lookupstore.store._points import PointLookups
 from lookupstore.store.changeable import ChangeableStore
-from lookupstore.store.changelog import open_changelog
-from lookupstore.store.check import StoreCheck, check_store
 from lookupstore.store.files import BucketFiles
 from lookupstore.store.open_version import OpenVersion, open_version
 from lookupstore.store.refreshing import Refresh, Refreshes
@@ -42,6 +40,9 @@ from lookupstore.store.version_files import (
     standing,
 )
 from lookupstore.store.warming import Limits, warm_files
+
+if TYPE_CHECKING:
+    from lookupstore.store.check import StoreCheck
 
 B = TypeVar("B")
 
@@ -296,6 +297,9 @@ class LookupStore(PointLookups, ChangeableStore):
         {'change': 'delete', 'id': 3, 'name': 'three'}
         {'change': 'insert', 'id': 4, 'name': 'four'}
         """
+        # Processes that only look up, such as Spark's workers, save the memory of these imports.
+        from lookupstore.store.changelog import open_changelog
+
         self._check_open()
         names, ignored = value_columns(self, columns), value_columns(self, ignore)
         changelog, stack = open_changelog(
@@ -482,6 +486,8 @@ class LookupStore(PointLookups, ChangeableStore):
             CorruptionError: The store is damaged; the error names the first damage that was found.
             StaleStoreError: The version has been replaced, and its files are gone.
         """
+        from lookupstore.store.check import check_store  # as in `changes`
+
         self._check_open()
         records = sum(file.num_records for file in self._manifest.named_files)
         with progress_bars(progress, late=True) as bars:

@@ -13,12 +13,15 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.engines import KEY_TYPES, VALUE_TYPES, column_of, planes_of, values_of
 from support.lookups import KINDS
 
 import lookupstore
+from lookupstore.columnar import ColumnarFiles
 from lookupstore.duckdb import register
+from lookupstore.hostcache.cache import Residency
 from lookupstore.keys import at_hand
 from lookupstore.keys.lookups import Lookups
 
@@ -374,3 +377,18 @@ def test_no_thread_reads_ahead_when_the_process_ends(tmp_path: Path) -> None:
         timeout=60,
     )
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_files_with_a_key_in_two_of_them(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    """Small open files are read at once, unless that would refuse a key that nobody asks for."""
+    for name, ids in (("one", [1, 2]), ("two", [2, 3])):
+        pq.write_table(pa.table({"id": ids, "name": [name] * 2}), tmp_path / f"{name}.parquet")
+    cache = Residency(tmp_path / "cache")
+    with ColumnarFiles(tmp_path, key="id", residency=cache) as files:
+        files.prepare(progress=False)
+        assert files.lookup([1, 3])["name"].to_pylist() == ["one", "two"]
+        register(con, "files", files)
+        found = con.sql("SELECT id, files(id).name FROM (VALUES (1), (3)) AS keys(id) ORDER BY id")
+        assert found.fetchall() == [(1, "one"), (3, "two")]
+        with pytest.raises(duckdb.Error, match="the key id=2 is in"):
+            con.sql("SELECT * FROM files").fetchall()

@@ -74,7 +74,8 @@ def test_workers_of_joins_with_stores_import_little() -> None:
     code = """
 import sys
 import lookupstore.spark.join.worker
-others = ("builder", "columnar", "following", "hudi", "spark.build", "spark.hudi", "tables")
+others = ("builder", "columnar", "following", "hudi", "orc", "parquet", "spark.build")
+others += ("spark.hudi", "store.changelog", "store.changing", "tables")
 names = [f"lookupstore.{name}" for name in others]
 print(*(name for name in sys.modules if name.startswith(tuple(names))))
 """

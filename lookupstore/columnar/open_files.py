@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -198,6 +198,16 @@ class OpenFiles:
         hits = FileHits(len(keys))
         for group, wanted in zip(self._groups, encoded, strict=True):
             group.files.find(wanted, hits, group.first)
+        places = None if self._conditions.any() else hits.by_key()
+        if places is None:
+            places = self._chosen(keys, hits)
+        return None if places is None else _Found(hits, self._numbers, places)
+
+    def _chosen(self, keys: EncodedKeys, hits: FileHits) -> _Numbers | None:
+        """Return the number of the hit that answers each key; -1: none.
+
+        None: several files have one of the keys, and the rule chooses none of them.
+        """
         asked, files = hits.keys().to_numpy(), self._numbers[hits.files().to_numpy()]
         kept = self._kept(keys, hits, asked, files)
         chosen = np.arange(len(hits)) if kept is None else np.flatnonzero(kept)
@@ -210,7 +220,7 @@ class OpenFiles:
             # Of several rows of a key, the last one that is assigned stays.
             chosen = chosen[order[::-1] if self._rule == "first" else order]
             places[asked[chosen]] = chosen
-        return _Found(hits, files, places)
+        return places
 
     def _kept(
         self, keys: EncodedKeys, hits: FileHits, asked: _Numbers, files: _Numbers
@@ -268,13 +278,18 @@ class _Found:
 
     Attributes:
         hits: Rows that files have, among them some that do not count.
-        files: Number of the plan of the file of each hit.
+        numbers: Number of the plan of each file, by the numbers that hits have for files.
         places: Number of the hit that answers each key; -1: none.
     """
 
     hits: FileHits
-    files: _Numbers
+    numbers: _Numbers
     places: _Numbers
+
+    @cached_property
+    def files(self) -> _Numbers:
+        """Return the number of the plan of the file of each hit."""
+        return self.numbers[self.hits.files().to_numpy()]
 
 
 def _by_file(hits: _Numbers, files: _Numbers) -> Iterator[tuple[int, _Numbers]]:

@@ -5,6 +5,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 
+import numpy as np
 import pyarrow as pa
 
 from lookupstore.sst.shared import PlacesLostError
@@ -124,6 +125,22 @@ cdef class FileHits:
     def files(self):
         """Return the number of the file of each hit, as an Arrow array of uint32."""
         return self.array(self.file_numbers)
+
+    def by_key(self):
+        """Return the number of the hit of each key as int64; -1: no hit. None: a key has several.
+        """
+        cdef bint several = False
+        cdef int64_t[::1] found = np.full(self.length, -1, np.int64)
+        cdef int64_t *hit
+        cdef size_t i
+        if self.count == 0:
+            return np.asarray(found)
+        with nogil:
+            for i in range(self.count):
+                hit = &found[self.key_numbers[i]]
+                several |= hit[0] >= 0
+                hit[0] = <int64_t>i
+        return None if several else np.asarray(found)
 
     cdef object array(self, const uint32_t *numbers):
         cdef size_t i

@@ -90,6 +90,11 @@ def found_in(files: RangedFiles, keys: pa.Array, first: int) -> list[tuple[int, 
     order = np.arange(len(hits))[::-1].copy()
     rows = Values(len(hits))
     hits.read(order, rows)
+    by_key = np.full(len(keys), -1)
+    by_key[hits.keys().to_numpy()] = np.arange(len(hits))
+    several = len(set(hits.keys().to_pylist())) < len(hits)
+    answered = hits.by_key()
+    assert answered is None if several else np.array_equal(answered, by_key)
     at, owners = hits.keys().to_pylist()[::-1], hits.files().to_pylist()[::-1]
     numbers = [files.numbers[owner - first] for owner in owners]
     return sorted(zip(at, numbers, rows.array().to_pylist(), strict=True))

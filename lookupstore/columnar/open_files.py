@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +25,14 @@ from lookupstore.rows.schema import RowSchema
 from lookupstore.source.reading import fitted
 from lookupstore.sst import Reader
 from lookupstore.sst._answers import Answers, Found
-from lookupstore.sst._hits import FileHits
+from lookupstore.sst._hits import FileHits, SeveralRowsError
 from lookupstore.sst.owners import OwnerTables
 from lookupstore.sst.ranged_files import RangedFiles
 
 # Numbers of hits, of keys or of files.
-_Numbers = npt.NDArray[np.int64]
+_Numbers: TypeAlias = "npt.NDArray[np.int64]"
+# Whether each key is found, columns of the rows, and the numbers of their files if wanted.
+_Rows: TypeAlias = "tuple[pa.BooleanArray, dict[str, pa.Array], _Numbers | None]"
 
 
 @dataclass(frozen=True)
@@ -96,28 +99,28 @@ class OpenFiles:
         for number in numbers:
             self._rows_of[number] = of_rows[plans[number].build.row_schema]
             self._conditions[number] = plans[number].source.has_conditions
+        # Whether several files had one of the keys of a call. Threads may set it at the same time.
+        self._has_repeats = False
 
     @property
     def _is_plain(self) -> bool:
-        """Return whether the range of a key shows its file, and all files have rows of one kind."""
-        return (
-            len(self._groups) == 1
-            and self._groups[0].files.are_disjoint
-            and len(self._rows) == 1
-            and not self._conditions.any()
-        )
+        """Return whether all files have keys and rows of one kind, and no conditions."""
+        return len(self._groups) == 1 and len(self._rows) == 1 and not self._conditions.any()
 
     def contains(self, keys: EncodedKeys) -> pa.BooleanArray | None:
         """Return whether a file has each key. None: several files have one of the keys.
 
         Raises the errors of `lookup`.
         """
-        if self._is_plain:
+        if self._is_plain and not self._has_repeats:
             group = self._groups[0]
             encoded = keys.of(group.schema)
             answers = Found(len(encoded))
-            group.files.lookup(encoded, answers)
-            return answers.array()
+            try:
+                group.files.lookup(encoded, answers)
+                return answers.array()
+            except SeveralRowsError:
+                self._has_repeats = True
         found = self._found(keys)
         return None if found is None else pa.array(found.places >= 0)
 
@@ -140,30 +143,59 @@ class OpenFiles:
             ValueError: If a column of a file does not fit into that of all files.
         """
         stored = [field for field in fields if field.name != file]
-        if self._is_plain:
-            group = self._groups[0]
-            encoded = keys.of(group.schema)
-            present, columns = self._read(
-                0, len(encoded), stored, lambda columns: group.files.lookup(encoded, columns)
-            )
-            if len(stored) < len(fields):
-                owners = self._numbers[group.files.owners(encoded).to_numpy()]
-                missing = pc.invert(present).to_numpy(zero_copy_only=False)
-        else:
-            found = self._found(keys)
+        wants_file = len(stored) < len(fields)
+        found = self._plain_rows(keys, stored, wants_file)
+        if found is None:
+            found = self._chosen_rows(keys, stored, wants_file)
             if found is None:
                 return None
-            missing = found.places < 0
-            present = pa.array(~missing)
-            columns = self._decoded(found, stored)
-            if len(stored) < len(fields):
-                owners = np.zeros(len(keys), np.int64)
-                owners[~missing] = found.files[found.places[~missing]]
+        present, columns, owners = found
         for field in fields:
             if field.name == file:
                 uris = pa.array([plan.source.uri for plan in self._plans], field.type)
+                missing = pc.invert(present).to_numpy(zero_copy_only=False)
                 columns[field.name] = uris.take(pa.array(owners, mask=missing))
         return present, [columns[field.name] for field in fields]
+
+    def _plain_rows(
+        self, keys: EncodedKeys, stored: Sequence[pa.Field], wants_file: bool
+    ) -> _Rows | None:
+        """Return the rows of keys, decoded as they are found.
+
+        None: the files or the keys are not as plain as this needs.
+        """
+        if not self._is_plain or self._has_repeats:
+            return None
+        group = self._groups[0]
+        if wants_file and not group.files.are_disjoint:
+            return None
+        encoded = keys.of(group.schema)
+        try:
+            present, columns = self._read(
+                0, len(encoded), stored, lambda columns: group.files.lookup(encoded, columns)
+            )
+        except SeveralRowsError:
+            self._has_repeats = True
+            return None
+        owners = self._numbers[group.files.owners(encoded).to_numpy()] if wants_file else None
+        return present, columns, owners
+
+    def _chosen_rows(
+        self, keys: EncodedKeys, stored: Sequence[pa.Field], wants_file: bool
+    ) -> _Rows | None:
+        """Return the rows of keys that are left by conditions, and chosen by the rule.
+
+        None: several files have one of the keys.
+        """
+        found = self._found(keys)
+        if found is None:
+            return None
+        present = found.places >= 0
+        owners = None
+        if wants_file:
+            owners = np.zeros(len(keys), np.int64)
+            owners[present] = found.files[found.places[present]]
+        return pa.array(present), self._decoded(found, stored), owners
 
     def _read(
         self,
@@ -198,9 +230,9 @@ class OpenFiles:
         hits = FileHits(len(keys))
         for group, wanted in zip(self._groups, encoded, strict=True):
             group.files.find(wanted, hits, group.first)
-        places = None if self._conditions.any() else hits.by_key()
-        if places is None:
-            places = self._chosen(keys, hits)
+        alone = None if self._conditions.any() else hits.by_key()
+        places: _Numbers | None
+        places = self._chosen(keys, hits) if alone is None else alone.to_numpy()
         return None if places is None else _Found(hits, self._numbers, places)
 
     def _chosen(self, keys: EncodedKeys, hits: FileHits) -> _Numbers | None:
@@ -289,7 +321,8 @@ class _Found:
     @cached_property
     def files(self) -> _Numbers:
         """Return the number of the plan of the file of each hit."""
-        return self.numbers[self.hits.files().to_numpy()]
+        files: _Numbers = self.numbers[self.hits.files().to_numpy()]
+        return files
 
 
 def _by_file(hits: _Numbers, files: _Numbers) -> Iterator[tuple[int, _Numbers]]:

@@ -5,7 +5,6 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 
-import numpy as np
 import pyarrow as pa
 
 from lookupstore.sst.shared import PlacesLostError
@@ -43,10 +42,32 @@ cdef extern from "ls_batch.h":
 
 # STRETCH: number of keys that pass the filters of one layer after another. The filter of a layer is
 # then read again from the processor's caches, and many keys remain to be looked up at a time.
+# OWNED_STRETCH: the same if there are tables of owners; the rows of fewer keys stay in the caches.
 # AHEAD: number of rows that are requested from memory before one is read.
 cdef enum:
     STRETCH = 1 << 16
+    OWNED_STRETCH = 1 << 14
     AHEAD = 16
+
+
+class SeveralRowsError(Exception):
+    """Several files have a row of one key."""
+
+
+def pass_rows(Layer layer not None, BinaryColumn keys not None, Answers answers not None,
+              OwnedFiles owned=None):
+    """Pass the row of each key to `answers`, which has room for as many, a stretch at a time.
+
+    The rows of a stretch are passed on while they are in the processor's caches. The arguments and
+    other errors are those of `FileHits.find`.
+
+    Raises:
+        SeveralRowsError: If several files have one of the keys. `answers` may have some of the
+            rows.
+        Exception: Any error that `answers` raises for a row.
+    """
+    answers.check_length(keys.column.length)
+    FileHits(keys.column.length).search(layer, keys, 0, owned, answers)
 
 
 @cython.final
@@ -90,6 +111,11 @@ cdef class FileHits:
             ValueError: If the files have no ranges, are not used in place, or there is another
                 number of keys.
         """
+        self.search(layer, keys, first, owned, None)
+
+    cdef int search(self, Layer layer, BinaryColumn keys, uint32_t first, OwnedFiles owned,
+                    Answers answers) except -1:
+        """Add all rows of the keys to the hits, or pass the only one of each key to `answers`."""
         cdef HitCandidates candidates
         cdef ls_batch_counts *counts
         cdef Lookup lookup
@@ -111,12 +137,15 @@ cdef class FileHits:
             raise MemoryError()
         try:
             candidates = HitCandidates(self, layer, keys, first, owned)
-            candidates.find(counts)
+            candidates.find(counts, answers)
             for i in range(layer.files.count):
                 lookup = layer.lookups[i]
                 lookup.filter_negatives += counts[i].ruled_out
         finally:
             free(counts)
+        if answers is not None:
+            self.check_files()
+        return 0
 
     def keys(self):
         """Return the number of the key of each hit, as an Arrow array of uint32."""
@@ -127,20 +156,31 @@ cdef class FileHits:
         return self.array(self.file_numbers)
 
     def by_key(self):
-        """Return the number of the hit of each key as int64; -1: no hit. None: a key has several.
+        """Return the number of the hit of each key, as an Arrow array of int64; -1: no hit.
+
+        None: a key has several.
         """
-        cdef bint several = False
-        cdef int64_t[::1] found = np.full(self.length, -1, np.int64)
+        cdef bint alone
+        buffer = allocate(self.length * sizeof(int64_t))
+        cdef int64_t *found = <int64_t *>buffer_data(buffer)
+        with nogil:
+            alone = self.order(0, self.length, found)
+        if not alone:
+            return None
+        return pa.Array.from_buffers(pa.int64(), self.length, [None, buffer])
+
+    cdef bint order(self, size_t start, size_t end, int64_t *found) noexcept nogil:
+        """Find the hit of each key of a stretch that has all hits; False: a key has several."""
+        cdef bint alone = True
         cdef int64_t *hit
         cdef size_t i
-        if self.count == 0:
-            return np.asarray(found)
-        with nogil:
-            for i in range(self.count):
-                hit = &found[self.key_numbers[i]]
-                several |= hit[0] >= 0
-                hit[0] = <int64_t>i
-        return None if several else np.asarray(found)
+        for i in range(end - start):
+            found[i] = -1
+        for i in range(self.count):
+            hit = found + (self.key_numbers[i] - start)
+            alone &= hit[0] < 0
+            hit[0] = <int64_t>i
+        return alone
 
     cdef object array(self, const uint32_t *numbers):
         cdef size_t i
@@ -159,26 +199,42 @@ cdef class FileHits:
             CorruptionError: If a file was cut since it was searched.
             Exception: Any error that `answers` raises for a row.
         """
-        cdef ls_slice some[PIECE]
-        cdef size_t length = hits.shape[0], start = 0, count = 0, i
-        cdef Layer layer
-        cdef Lookup lookup
+        cdef size_t length = hits.shape[0], i
         for i in range(length):
             if hits[i] >= <int64_t>self.count:
                 raise IndexError(f"hit {hits[i]} of {self.count}")
         answers.check_length(length)
         try:
-            while start < length:
-                count = min(<size_t>PIECE, length - start)
-                with nogil:
-                    self.take(&hits[start], count, some)
-                while not answers.take(some, start, count):
-                    answers.prepare(some, start, count)
-                start += count
+            if length > 0:
+                self.pass_on(&hits[0], length, 0, answers)
         finally:
-            for layer in self.layers:
-                for lookup in layer.lookups:
-                    lookup.data.check_file()
+            self.check_files()
+
+    cdef int pass_on(
+            self, const int64_t *hits, size_t length, size_t first, Answers answers) except -1:
+        """Pass the rows of hits to `answers`, as the answers from `first` on."""
+        cdef ls_slice some[PIECE]
+        cdef size_t start = 0, count = 0
+        while start < length:
+            with nogil:
+                while start < length:
+                    count = min(<size_t>PIECE, length - start)
+                    self.take(hits + start, count, some)
+                    if not answers.take(some, first + start, count):
+                        break
+                    start += count
+            if start < length:
+                answers.prepare(some, first + start, count)
+        return 0
+
+    cdef int check_files(self) except -1:
+        """Raise if a file was cut since it was searched."""
+        cdef Layer layer
+        cdef Lookup lookup
+        for layer in self.layers:
+            for lookup in layer.lookups:
+                lookup.data.check_file()
+        return 0
 
     cdef void take(self, const int64_t *hits, size_t count, ls_slice *taken) noexcept nogil:
         """Find the rows of a piece, and request them from memory."""
@@ -259,17 +315,21 @@ cdef class HitCandidates:
         free(self.owners)
         free(self.origins)
 
-    cdef int find(self, ls_batch_counts *counts) except -1:
-        """Look up all keys in all files, and add to the `counts` of these."""
+    cdef int find(self, ls_batch_counts *counts, Answers answers) except -1:
+        """Look up all keys in all files, and add to the `counts` of these.
+
+        If there are `answers`, each stretch is passed to them, and its hits are forgotten.
+        """
         cdef FileRanges ranges = self.layer.ranges
         cdef OwnedFiles owned = self.owned
         cdef const ls_filter **filters
         cdef ls_file_ranges first_bytes
         cdef size_t start = 0, end, count, file, i
+        cdef size_t stretch = STRETCH if owned is None else OWNED_STRETCH
         filters = self.layer.filters.each if owned is None else owned.filters
         first_bytes.shared = 0
         while start < self.keys.column.length:
-            end = min(start + <size_t>STRETCH, self.keys.column.length)
+            end = min(start + stretch, self.keys.column.length)
             count = file = 0
             with nogil:
                 ls_file_ranges_numbers(
@@ -290,7 +350,21 @@ cdef class HitCandidates:
                         &self.stretch, self.items, &count, counts + file)
                 file += ranges.each[i].count
             self.look_up(count)
+            if answers is not None:
+                self.pass_stretch(start, end, answers)
             start = end
+        return 0
+
+    cdef int pass_stretch(self, size_t start, size_t end, Answers answers) except -1:
+        """Pass the rows of a stretch to `answers`, and forget its hits."""
+        cdef int64_t *hits = <int64_t *>self.numbers  # which are not needed any more
+        cdef bint alone
+        with nogil:
+            alone = self.hits.order(start, end, hits)
+        if not alone:
+            raise SeveralRowsError("several files have one of the keys")
+        self.hits.pass_on(hits, end - start, start, answers)
+        self.hits.count = 0
         return 0
 
     cdef size_t find_owned(self, ls_batch_counts *counts) except? 0:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 
 from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.sst._answers import Answers
 from lookupstore.sst._batch import answer
-from lookupstore.sst._hits import FileHits
+from lookupstore.sst._hits import FileHits, pass_rows
 from lookupstore.sst._layer import FileRanges, Layer
+from lookupstore.sst._owners import OwnedFiles
 from lookupstore.sst.owners import LEAST_LAYERS, FileOwners, OwnerTables
 from lookupstore.sst.reader import Reader, identity_of, lookup_of
 from lookupstore.sst.shared import PlacesLostError
@@ -53,7 +55,7 @@ class RangedFiles:
                 self._owners = FileOwners(tables, self._layer, identities)
 
     def lookup(self, keys: pa.Array, answers: Answers) -> None:
-        """Pass the values of many keys to `answers`: of disjoint files, some with records.
+        """Pass the values of many keys to `answers`; some files have records.
 
         Args:
             keys: Arrow array of binary, large_binary or fixed_size_binary with n keys.
@@ -61,10 +63,16 @@ class RangedFiles:
 
         Raises:
             CorruptionError: If a block that would hold a key is damaged.
+            SeveralRowsError: If several files have one of the keys. `answers` may have some of the
+                values.
+            PlacesLostError: If a shared table was truncated; `answers` may have some of the values.
             Exception: Any error that `answers` raises for a value.
         """
         assert self._layer is not None  # a file has records
-        answer(self._layer, BinaryColumn(keys), answers)
+        if self.are_disjoint:
+            answer(self._layer, BinaryColumn(keys), answers)
+        else:
+            self._search(len(keys), partial(pass_rows, self._layer, BinaryColumn(keys), answers))
 
     def owners(self, keys: pa.Array) -> pa.UInt32Array:
         """Return the number of the file that each key of disjoint files is in, if it is in one."""
@@ -87,16 +95,20 @@ class RangedFiles:
         """
         if self._layer is None:
             return
+        self._search(len(keys), partial(hits.find, self._layer, BinaryColumn(keys), first))
+
+    def _search(self, keys: int, search: Callable[[OwnedFiles | None], None]) -> None:
+        """Search files that overlap for a number of keys, by their tables of owners if possible."""
         owners = self._owners
         if owners is None:
-            hits.find(self._layer, BinaryColumn(keys), first)
+            search(None)
             return
         try:
-            hits.find(self._layer, BinaryColumn(keys), first, owners.owned())
+            search(owners.owned())
         except PlacesLostError:
             owners.lose()
             raise
-        owners.after(len(keys))
+        owners.after(keys)
 
 
 _Range = tuple[bytes, bytes, int]

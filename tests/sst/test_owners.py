@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.hostcache.folder import CLAIM, COPY, MAKING
 from lookupstore.sst import Reader, Writer, owners, shared
 from lookupstore.sst._answers import Values
-from lookupstore.sst._hits import FileHits
+from lookupstore.sst._hits import FileHits, SeveralRowsError
 from lookupstore.sst._layer import FileRanges, Layer
 from lookupstore.sst._owners import MOST_FILES, MadeOwners, OwnedFiles, Owners, owners_size
 from lookupstore.sst.cache import BlockCache
@@ -110,6 +111,22 @@ class Files:
             for number in sorted(numbers)
             if key in self.records[number]
         ]
+        if files.numbers:
+            self.check_rows(files, asked, [(at, row) for at, _, row in found])
+
+    def check_rows(
+        self, files: RangedFiles, asked: Sequence[bytes | None], found: Sequence[tuple[int, bytes]]
+    ) -> None:
+        """Look up the same keys, and then those of them that at most one file has."""
+        counts = Counter(at for at, _ in found)
+        row_of = dict(found)
+        if len(row_of) < len(found):
+            with pytest.raises(SeveralRowsError, match="several files have one of the keys"):
+                files.lookup(pa.array(asked, pa.binary()), Values(len(asked)))
+        single = [at for at in range(len(asked)) if counts[at] <= 1]
+        rows = Values(len(single))
+        files.lookup(pa.array([asked[at] for at in single], pa.binary()), rows)
+        assert rows.array().to_pylist() == [row_of.get(at) for at in single]
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from lookupstore.arrow._binary import BinaryColumn
 from lookupstore.errors import CorruptionError
 from lookupstore.sst import Reader, Writer
 from lookupstore.sst._answers import Found, Values
-from lookupstore.sst._hits import FileHits
+from lookupstore.sst._batch import answer
+from lookupstore.sst._hits import FileHits, SeveralRowsError
 from lookupstore.sst._layer import FileRanges, Layer
 from lookupstore.sst.ranged_files import RangedFiles
 from lookupstore.sst.reader import lookup_of, reads_of
@@ -94,7 +95,7 @@ def found_in(files: RangedFiles, keys: pa.Array, first: int) -> list[tuple[int, 
     by_key[hits.keys().to_numpy()] = np.arange(len(hits))
     several = len(set(hits.keys().to_pylist())) < len(hits)
     answered = hits.by_key()
-    assert answered is None if several else np.array_equal(answered, by_key)
+    assert answered is None if several else answered.to_pylist() == by_key.tolist()
     at, owners = hits.keys().to_pylist()[::-1], hits.files().to_pylist()[::-1]
     numbers = [files.numbers[owner - first] for owner in owners]
     return sorted(zip(at, numbers, rows.array().to_pylist(), strict=True))
@@ -169,6 +170,32 @@ def test_many_keys_that_all_files_have(tmp_path: Path, seed: int) -> None:
         hits.keys().to_pylist(), hits.files().to_pylist(), rows.array().to_pylist(), strict=True
     ):
         assert models[files.numbers[file]][asked[at]] == row
+
+
+def test_rows_of_many_keys_of_overlapping_files(tmp_path: Path, seed: int) -> None:
+    """They are passed on stretch by stretch; a key in two files is refused, in any stretch."""
+    rng = random.Random(seed)
+    spans: list[list[int]] = [[] for _ in range(5)]
+    for number in range(4000):
+        spans[rng.randrange(6) % 5].append(number)
+    spans[0] = sorted({*spans[0], 1, spans[1][7]})
+    readers, models = written(tmp_path, spans, "text", rng)
+    files = RangedFiles(readers)
+    assert not files.are_disjoint
+    both = {key for key in models[0] if any(key in model for model in models[1:])}
+    every = {key: row for model in models for key, row in model.items() if key not in both}
+    some = [key for key in map(KEYS["text"], range(4100)) if key not in both]
+    keys = rng.choices(some, k=150_001)
+    rows, found = Values(len(keys)), Found(len(keys))
+    files.lookup(pa.array(keys), rows)
+    files.lookup(pa.array(keys), found)
+    assert rows.array().to_pylist() == [every.get(key) for key in keys]
+    assert found.array().to_pylist() == [key in every for key in keys]
+    with pytest.raises(ValueError, match="room for 1 answers to 150001 keys"):
+        files.lookup(pa.array(keys), Values(1))
+    for at in (0, 70_000, len(keys) - 1):
+        with pytest.raises(SeveralRowsError, match="several files have one of the keys"):
+            files.lookup(pa.array([*keys[:at], min(both), *keys[at + 1 :]]), Values(len(keys)))
 
 
 def test_a_negative_number_is_no_hit(tmp_path: Path, seed: int) -> None:
@@ -293,4 +320,4 @@ def test_arguments_are_checked(tmp_path: Path, seed: int) -> None:
     with pytest.raises(IndexError, match="hit 0 of 0"):
         hits.read(np.zeros(1, np.int64), Values(1))
     with pytest.raises(ValueError, match="ranges of one layer, without runs, choose the file"):
-        RangedFiles(readers).lookup(pa.array([b"a"]), Values(1))
+        answer(layered, one, Values(1))

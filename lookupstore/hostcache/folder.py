@@ -345,7 +345,16 @@ def _can_be_written(path: str) -> bool:
 @functools.cache
 def temporary_folder(caches: str | None) -> str:
     """Make the folder of this user in the temporary folder, and log once that it is used."""
-    path = os.path.join(tempfile.gettempdir(), f"lookupstore-{os.geteuid()}")
+    why = "there is no home folder" if caches is None else f"{caches} is not writable"
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError:  # a missing file would mean something else to callers
+        raise PermissionError(
+            errno.EACCES,
+            f"no folder for local copies and lookup files: {why}, and there is no temporary "
+            f"folder; set {VARIABLE} to a writable folder",
+        ) from None
+    path = os.path.join(temporary, f"lookupstore-{os.geteuid()}")
     with suppress(FileExistsError):
         os.mkdir(path, 0o700)
     found = os.lstat(path)
@@ -356,7 +365,6 @@ def temporary_folder(caches: str | None) -> str:
             f"not a folder of this user alone; set {VARIABLE} to a writable folder",
             path,
         )
-    why = "there is no home folder" if caches is None else f"{caches} is not writable"
     _log.warning(
         "local copies and lookup files are kept in %s, since %s; set %s to choose another folder",
         path,

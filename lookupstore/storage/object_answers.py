@@ -12,6 +12,9 @@ _HOLDERS = {"s3": "bucket", "gcs": "bucket", "abfs": "container"}
 _CHECK = "check its name, and the storage option endpoint_url"
 # Parts of messages of pyarrow, and what they mean.
 _MEANINGS = {
+    r"PermanentRedirect|; the region '[^']*' is wrong|the bucket is located in": (
+        "the bucket is in another region: set AWS_DEFAULT_REGION, or the storage option region"
+    ),
     r"AWS Error NO_SUCH_BUCKET": f"there is no such bucket: {_CHECK}",
     r"AWS Error (INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID)": (
         "the server does not accept the credentials: check the key, the secret and the region"

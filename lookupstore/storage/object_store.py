@@ -300,7 +300,9 @@ class RemoteFolder(Location):
         self, folder: str, temp_dir: str | os.PathLike[str] | None = None
     ) -> Iterator[str]:
         """Give a temporary folder of this machine, which is gone after the block."""
-        path = tempfile.mkdtemp(prefix="lookupstore-", dir=temp_dir)
+        path = tempfile.mkdtemp(
+            prefix="lookupstore-", dir=_temporary_folder() if temp_dir is None else temp_dir
+        )
         try:
             os.mkdir(joined(path, folder))
             yield path
@@ -309,7 +311,7 @@ class RemoteFolder(Location):
 
     def spill_folder(self) -> str:
         """Return the folder of the system for temporary files."""
-        return tempfile.gettempdir()
+        return _temporary_folder()
 
     def upload(self, name: str, folder: str) -> None:
         """Write a file of the work folder to its place, and remove it from there."""
@@ -367,6 +369,19 @@ class RemoteFolder(Location):
                 raise
             where, uri = self.show(name), self._given[0]
             raise without_credentials_error(error, where, uri, opened) from None
+
+
+def _temporary_folder() -> str:
+    """Return the folder of the system for temporary files.
+
+    Raises:
+        OSError: There is none.
+    """
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError as error:  # a missing file would mean something else to callers
+        reason = f"{error.strerror or error}; set TMPDIR to a writable folder, or pass temp_dir"
+        raise OSError(errno.EROFS, reason) from None
 
 
 class _ToldStream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyarrow import fs
 
 import lookupstore
 from lookupstore.cli import main
@@ -144,3 +146,27 @@ def test_somebody_whose_home_is_anothers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(temporary / "lookupstore-54321")] * 2
     assert done.stderr.count("LOOKUPSTORE_CACHE") == 1
+
+
+def test_there_is_no_folder_that_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A container with a read-only root: the store is not damaged."""
+
+    def nowhere() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    place = Location("s", filesystem=fs._MockFileSystem())
+    lookupstore.build(TABLE, place, key="id", temp_dir=tmp_path).close()
+    for name in ("LOOKUPSTORE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/dev/null/x")
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    host_folder.temporary_folder.cache_clear()
+    with lookupstore.open(place) as store:
+        for look in (lambda: store.get(1), lambda: store.lookup([1]), store.warm):
+            with pytest.raises(PermissionError, match="LOOKUPSTORE_CACHE to a writable folder"):
+                look()
+        with pytest.raises(OSError, match="set TMPDIR to a writable folder, or pass temp_dir"):
+            store.upsert(TABLE)
+    assert [one.number for one in lookupstore.versions(place)] == [1]

@@ -238,17 +238,9 @@ class ChangeEncoding:
         try:
             return fit(column, field.type)
         except TypeError:
-            remedy = "cast it to that type"
-            if has_part(field.type, pa.types.is_null):
-                remedy = "all its values were null; build the store again with another type for it"
-            elif has_part(field.type, pa.types.is_map) and pa.types.is_nested(column.type):
-                remedy = (
-                    "pass pa.Table.from_pandas(frame, schema=store.schema) or "
-                    "pa.Table.from_pylist(rows, schema=store.schema)"
-                )
             raise TypeError(
                 f"changes: the column {field.name!r} is {column.type}, but in the store it is "
-                f"{field.type}; {remedy}"
+                f"{field.type}; {_remedy(column.type, field.type)}"
             ) from None
         except UnfitValueError as error:
             wider = "another type"
@@ -275,6 +267,37 @@ class ChangeEncoding:
         """Return the key of a row as text for errors."""
         keys = ((name, shown_value(batch.column(name)[row])) for name in self.keys.names)
         return ", ".join(f"{name}={shown}" for name, shown in keys)
+
+
+def _remedy(given: pa.DataType, wanted: pa.DataType) -> str:
+    """Return what to do if values of one type do not mean what those of the store do.
+
+    >>> _remedy(pa.timestamp("us"), pa.timestamp("us", "UTC"))
+    'give its times a zone: tzinfo= of datetimes, dt.tz_localize() of pandas'
+    """
+    types = pa.types
+    if has_part(wanted, types.is_null):
+        return "all its values were null; build the store again with another type for it"
+    if has_part(wanted, types.is_map) and types.is_nested(given):
+        return (
+            "pass pa.Table.from_pandas(frame, schema=store.schema) or "
+            "pa.Table.from_pylist(rows, schema=store.schema)"
+        )
+    if types.is_floating(given) and types.is_decimal(wanted):
+        return "give decimal.Decimal values, or cast it to that type"
+    if types.is_timestamp(given) and types.is_timestamp(wanted):
+        if wanted.tz is None:
+            return "remove the zone of its times"
+        return "give its times a zone: tzinfo= of datetimes, dt.tz_localize() of pandas"
+    if types.is_struct(given) and types.is_struct(wanted):
+        names, known = [one.name for one in given], [one.name for one in wanted]
+        lacking = [name for name in known if name not in names]
+        others = [name for name in names if name not in known]
+        if lacking:
+            return f"give each value the fields {lacking} as well"
+        if others:
+            return f"leave the fields {others} out"
+    return "cast it to that type"
 
 
 class IncomingChanges:

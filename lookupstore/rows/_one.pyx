@@ -61,7 +61,7 @@ cdef dict CELLS = {
     pa.date32(): CELL_DATE32,
     pa.date64(): CELL_DATE64,
 }
-# Ticks per second of units that Python's types can hold; finer units need pandas, if installed.
+# Ticks per second of units that Python's types can hold; nanoseconds need pandas, if installed.
 cdef dict TICKS = {"s": 1, "ms": 10**3, "us": 10**6}
 # Older pyarrow returns NumPy's float16. (`pa.scalar` would import pandas.)
 if type(pa.Array.from_buffers(pa.float16(), 1, [None, pa.py_buffer(bytes(2))])[0].as_py()) is float:
@@ -119,7 +119,9 @@ cdef Cell cell_of(object kind, RowDecoder inside):
         return CELL_DECIMAL
     if types.is_interval(kind):
         return CELL_INTERVAL
-    if types.is_temporal(kind) and kind.unit in TICKS:
+    if types.is_temporal(kind):
+        if kind.unit not in TICKS:
+            return CELL_NANOS
         if types.is_time(kind):
             return CELL_TIME
         return CELL_DURATION if types.is_duration(kind) else CELL_TIMESTAMP
@@ -174,10 +176,14 @@ cdef class RowDecoder:
                     helper = zone_of(kind.tz)
                     if helper is None:
                         place.cell = CELL_OTHER
+            elif place.cell == CELL_NANOS:
+                helper = kind
+                self.has_nanos = True
             elif place.cell == CELL_DECIMAL:
                 helper = f"E{-kind.scale}"
             elif place.cell in (CELL_STRUCT, CELL_LIST, CELL_FIXED_LIST, CELL_MAP):
                 helper = inner
+                self.has_nanos |= (<RowDecoder>inner).has_nanos
                 if place.cell == CELL_FIXED_LIST:
                     place.count = kind.list_size
             if place.cell == CELL_OTHER:
@@ -200,14 +206,14 @@ cdef class RowDecoder:
     def decode_all(self, rows not None):
         """Return a list of the results of `decode` for many rows. None: one of the results is None.
 
-        The result is also None if there are `others`.
+        The result is also None if there are `others`, or nanoseconds.
         """
         cdef BinaryColumn column = BinaryColumn(rows, "rows")
         cdef size_t length = column.column.length, i
         cdef ls_slice row
         cdef list found
         cdef object one
-        if self.others:
+        if self.others or self.has_nanos:
             return None
         found = PyList_New(<Py_ssize_t>length)
         try:
@@ -323,6 +329,9 @@ cdef class RowDecoder:
         elif cell == CELL_DURATION:
             memcpy(&number, data, 8)
             return duration_at(number, place.ticks)
+        elif cell == CELL_NANOS:
+            memcpy(&number, data, 8)
+            return nanos_at(number, self.helpers[i])
         elif cell == CELL_UUID:
             return UUID(bytes=PyBytes_FromStringAndSize(<const char *>data, size))
         elif cell == CELL_BOOL8:
@@ -433,6 +442,14 @@ cdef object duration_at(int64_t number, int64_t ticks):
     if days < -MOST_DAYS or days > MOST_DAYS:
         return NotImplemented
     return timedelta_new(<int>days, <int>seconds, <int>(rest * (1_000_000 // ticks)))
+
+
+cdef object nanos_at(int64_t number, kind):
+    """Return the value of pandas, if it is installed, as `as_py` does."""
+    try:
+        return pa.scalar(number, kind).as_py()
+    except (ValueError, KeyError, OSError):  # Arrow raises the error of the column
+        return NotImplemented
 
 
 cdef double half_at(size_t bits) noexcept nogil:

@@ -53,6 +53,43 @@ def random_table(rng, count):
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
+class LoudScalar(pa.ExtensionScalar):
+    """A text that is in capitals in Python."""
+
+    def as_py(self, **_):
+        """Return the text in capitals."""
+        return None if self.value is None else self.value.as_py().upper()
+
+
+class LoudType(pa.ExtensionType):
+    """Texts with values of their own in Python."""
+
+    def __init__(self):
+        super().__init__(pa.string(), "lookupstore.tests.loud_points")
+
+    def __arrow_ext_serialize__(self):
+        """Return nothing."""
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        """Return the type."""
+        return cls()
+
+    def __arrow_ext_scalar_class__(self):
+        """Return the class of values."""
+        return LoudScalar
+
+
+@pytest.fixture
+def loud():
+    """Return an extension type that Arrow knows during the test."""
+    kind = LoudType()
+    pa.register_extension_type(kind)
+    yield kind
+    pa.unregister_extension_type(kind.extension_name)
+
+
 def refuse(*_):
     """Fail where Arrow reads rows."""
     raise AssertionError("Arrow has been asked")
@@ -68,8 +105,26 @@ def test_single_rows_are_read_without_arrow(tmp_path, monkeypatch, buckets, seed
         for key, row in enumerate(table.select(NESTED).to_pylist()):
             assert store.get(key, columns=NESTED) == row
             assert store.get(key, columns=["number"]) == {"number": key}
+        for key, row in enumerate(table.select(["at"]).to_pylist()):  # values of pandas
+            assert store.get(key, columns=["at"]) == row
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_values_of_extension_types_are_read_by_arrow(
+    tmp_path, monkeypatch, loud, buckets, seed_of_the_day
+):
+    table = random_table(random.Random(seed_of_the_day), 100)
+    words = pa.ExtensionArray.from_storage(loud, pa.array(["word", None] * 50))
+    table = table.append_column("said", words)
+    with build(table, tmp_path / "s", key="id", buckets=buckets) as store:
+        whole = table.drop_columns("id").to_pylist()
+        assert whole[0]["said"] == "WORD"
+        assert [store.get(key) for key in range(100)] == whole
+        assert list(store.values()) == whole
+        monkeypatch.setattr(RowSchema, "read", refuse)
+        assert store.get(7, columns=["number"]) == {"number": 7}
         with pytest.raises(AssertionError, match="Arrow has been asked"):
-            store.get(7, columns=["at"])
+            store.get(7, columns=["number", "said"])
 
 
 @pytest.mark.parametrize("buckets", [1, 3])

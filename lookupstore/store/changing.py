@@ -101,6 +101,8 @@ def upsert_version(
     memory = bytes_of(memory, "memory", least=MIN_MEMORY)
     if changes is None and deletes is None:
         raise ValueError("neither changes nor deletes are given; give rows, keys or both")
+    if isinstance(changes, (list, tuple)) and not changes:
+        changes = None
     current = read_newest(location)
     values = current.row_schema.schema
     reader = None

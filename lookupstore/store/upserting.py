@@ -50,9 +50,9 @@ def upsert(
         path: Folder, URI or location of the store, or an open store; its current version is
             changed.
         changes: Rows with the key columns and the value columns of the store, in any form that
-            `lookupstore.build` takes. Default: no rows. A column of another type than in the store
-            is cast if each value keeps its meaning. A column may be missing if its rule leaves
-            nulls out. A changelog is applied in its order: see `changes_by`.
+            `lookupstore.build` takes. Default, or an empty list: no rows. A column of another type
+            than in the store is cast if each value keeps its meaning. A column may be missing if
+            its rule leaves nulls out. A changelog is applied in its order: see `changes_by`.
         deletes: Keys to delete, in any of the forms of `lookupstore.keys.arguments`; a key that is
             not stored is not an error. Default: none.
         columns: Names of the value columns to take from the changes, which may then have columns

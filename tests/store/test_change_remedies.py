@@ -43,3 +43,16 @@ def test_the_error_says_what_to_do(value: dict[str, Any], advice: str, tmp_path:
         good = {"price": Decimal("19.99"), "seen": ZONED, "local": NOON, "size": {"w": 1, "h": 2}}
         with store.upsert([{"sku": "a", **good}]) as changed:
             assert changed.get("a") == good
+
+
+def test_an_empty_list_has_no_changes(tmp_path: Path) -> None:
+    """A service collects changes and deletes in two lists, one of which may stay empty."""
+    with lookupstore.build({"sku": ["a", "b"], "n": [1, 2]}, tmp_path / "s", key="sku") as store:
+        for nothing in ([], ()):
+            assert store.upsert(nothing).version == 1
+            assert store.upsert(nothing, deletes=[]).version == 1
+        assert store.upsert([], changes_by="debezium").version == 1
+        changed = store.upsert([], deletes=["a"])
+        assert (changed.version, list(changed.keys())) == (2, ["b"])
+        with pytest.raises(ValueError, match="rule is 'some'"):
+            store.upsert([], rule="some")

@@ -24,6 +24,7 @@ from lookupstore.cli.options import output_option
 from lookupstore.cli.output import OutputConsole, write_json
 from lookupstore.extras import PACKAGES, is_there
 from lookupstore.hostcache.cache import Residency
+from lookupstore.hostcache.folder import NoFolderError
 from lookupstore.hostcache.own_folder import NotOwnError, check_own_folder
 from lookupstore.processors import processors
 from lookupstore.quantities import size_text
@@ -175,7 +176,7 @@ def _cache_folder() -> Iterator[Diagnosis]:
             check_own_folder(folder)
         free = shutil.disk_usage(there).free
         used, quota = residency.used, residency.quota
-    except (ValueError, NotOwnError) as error:  # the error names the setting
+    except (ValueError, NotOwnError, NoFolderError) as error:  # the error names the setting
         yield Diagnosis(what, message_of(error), ERROR)
         return
     except (OSError, RuntimeError) as error:

@@ -69,6 +69,10 @@ LOCK, RECODE_LOCK = "lock", "recode.lock"
 _log = logging.getLogger(__name__)
 
 
+class NoFolderError(PermissionError):
+    """There is no folder for local copies that this user can write."""
+
+
 class HostFolder:
     """Files of a host in one folder, under one quota.
 
@@ -349,7 +353,7 @@ def temporary_folder(caches: str | None) -> str:
     try:
         temporary = tempfile.gettempdir()
     except FileNotFoundError:  # a missing file would mean something else to callers
-        raise PermissionError(
+        raise NoFolderError(
             errno.EACCES,
             f"no folder for local copies and lookup files: {why}, and there is no temporary "
             f"folder; set {VARIABLE} to a writable folder",

@@ -16,6 +16,7 @@ from lookupstore.hostcache.folder import (
     MAKING,
     ROOM,
     HostFolder,
+    NoFolderError,
     flock,
     inode_of,
     remove,
@@ -125,8 +126,8 @@ class LookupFiles:
         """
         try:
             descriptor = open_own(self.path_of(name))
-        except (FileNotFoundError, NotADirectoryError):  # to make it raises the error of the folder
-            return None
+        except (FileNotFoundError, NotADirectoryError, NoFolderError):
+            return None  # to make it raises the error of the folder
         except NotOwnError as error:
             _log.warning("%s", error)
             self.discard(name)

@@ -17,7 +17,7 @@ import pytest
 import lookupstore
 from lookupstore.cli import doctor, main
 from lookupstore.extras import PACKAGES
-from lookupstore.hostcache.folder import HostFolder
+from lookupstore.hostcache.folder import HostFolder, temporary_folder
 
 
 class Usage(NamedTuple):
@@ -62,6 +62,19 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     assert status == 1
     assert said["cache folder"]["verdict"] == "error"
     assert "LOOKUPSTORE_CACHE" in said["cache folder"]["remedy"]
+
+
+def test_there_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    temporary_folder.cache_clear()
+    status, said = found(Path(), LOOKUPSTORE_CACHE="", HOME="/dev/null/x")
+    assert (status, said["cache folder"]["verdict"]) == (1, "error")
+    assert said["cache folder"]["found"].endswith("; set LOOKUPSTORE_CACHE to a writable folder")
+    assert said["cache folder"]["remedy"] == ""
 
 
 def test_a_quota_that_is_none_or_small(tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def test_there_is_no_folder_that_can_be_written(
 
     place = Location("s", filesystem=fs._MockFileSystem())
     lookupstore.build(TABLE, place, key="id", temp_dir=tmp_path).close()
+    pq.write_table(TABLE, tmp_path / "a.parquet")
     for name in ("LOOKUPSTORE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/dev/null/x")
@@ -170,3 +171,10 @@ def test_there_is_no_folder_that_can_be_written(
         with pytest.raises(OSError, match="set TMPDIR to a writable folder, or pass temp_dir"):
             store.upsert(TABLE)
     assert [one.number for one in lookupstore.versions(place)] == [1]
+    with ColumnarFiles(tmp_path / "a.parquet", key="id", build="never") as files:
+        assert files.lookup([2, 3])["name"].to_pylist() == ["b", None]
+    with (
+        ColumnarFiles(tmp_path / "a.parquet", key="id", build="always") as files,
+        pytest.raises(PermissionError, match="LOOKUPSTORE_CACHE to a writable folder"),
+    ):
+        files.lookup([2])

@@ -59,9 +59,9 @@ class Batched:
         self._running = None
 
     def _rows(self, keys: list[Any]) -> list[Any]:
-        rows = self.store.lookup(keys).to_pylist()
-        there = self.store.contains(keys).to_pylist()  # or a row of nulls would be a missing one
-        return [row if found else None for row, found in zip(rows, there, strict=True)]
+        # Without `found`, a row of nulls would be a missing one.
+        rows = self.store.lookup(keys, found="found").to_pylist()
+        return [row if row.pop("found") else None for row in rows]
 
 
 async def serve(get: Callable[[str], Awaitable[Row]], keys: list[str]) -> list[Row]:

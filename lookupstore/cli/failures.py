@@ -67,6 +67,10 @@ def _chosen_columns(found: re.Match[str]) -> str:
     return f"give --columns {shlex.quote(','.join(ast.literal_eval(found[1])))}"
 
 
+def _clause(found: re.Match[str]) -> str:
+    return f"--when '{found[1].replace('_', ' ')} then {found[2]}': "
+
+
 # Remedies of the library for Python, with their equivalents on the command line.
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
@@ -76,7 +80,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
         r"columns: \1 is a key column; leave it out, and name value columns only"
     ),
     r"^(where|filter|columns|set|key|by|when)(?=: )": r"--\1",
-    r"(^|: )(since|until) is (?=')": r"\1--\2 is ",
+    r"(^|: )(since|until) is (?='|\d|not given)": r"\1--\2 is ",
     r"query_type='read_optimized'": "--query-type read_optimized",
     r"; a dict needs Hudi's option names; pass WriteOptions\(.*\)$": (
         "; give a name that begins with hoodie., or an option of this command"
@@ -176,6 +180,18 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"the column '(.+?)' is (.+?) and has '(.*)' in row (\d+)(?: with decimal='(.)')?; "
     r"(?:pass a reader with the right types, such as pyarrow\.csv\.open_csv\(\.\.\.\) with "
     r"convert_options|write the zone after each time, .*'ISO8601'\))": _wrong_text,
+    r"\bcall rollback\('(\d+)'\)": r"run 'lookupstore hudi rollback TABLE \1'",
+    r"\brollback\('(\d+)'\) ends it": r"'lookupstore hudi rollback TABLE \1' ends it",
+    r"\bcall rollback\(\), which": "run 'lookupstore hudi rollback TABLE', which",
+    r"\brollback\(\) deletes it": "'lookupstore hudi rollback TABLE' deletes it",
+    r"^when_((?:not_)?matched(?:_by_source)?)_(update|insert|delete): ": _clause,
+    r"as in values=\{'id': 'source\.id', 'hits': 1\}": (
+        "as in 'not matched then insert (id, hits) values (source.id, 1)'"
+    ),
+    r"as in set=\{'hits': 'target\.hits \+ 1'\}": (
+        "as in 'matched then update set hits = target.hits + 1'"
+    ),
+    r"leave this one out: except_columns=.*$": "leave this one out of the files",
     r"make one with savepoint\('(\d+)'\), then": (
         r"make one by 'lookupstore hudi savepoint TABLE \1', then"
     ),

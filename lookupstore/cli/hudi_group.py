@@ -71,9 +71,25 @@ _COMMANDS = {
     "restore": ("lookupstore.cli.hudi", "Restore a table to the savepoint of INSTANT."),
     "verify": ("lookupstore.cli.hudi", "Read every byte of a table and check it."),
 }
+# Names that other tools, or methods of `HudiTable`, give to what a command does.
+_INSTEAD = {
+    "insert": "'lookupstore hudi upsert TABLE FILE --operation insert'.",
+    "bulk-insert": "'lookupstore hudi upsert TABLE FILE --operation bulk_insert'.",
+    "insert-overwrite": "'lookupstore hudi upsert TABLE FILE --operation insert_overwrite'.",
+    "insert-overwrite-table": (
+        "'lookupstore hudi upsert TABLE FILE --operation insert_overwrite_table'."
+    ),
+    "delete-partition": "HudiTable.delete_partition in Python.",
+    "compact": "'lookupstore hudi cluster TABLE --by A,B'; copy-on-write tables have no log files.",
+    "optimize": "'lookupstore hudi cluster TABLE --by A,B'.",
+    "vacuum": "'lookupstore hudi clean TABLE --retain-commits N'.",
+    "commits": "'lookupstore hudi history TABLE'.",
+    "partitions": "'lookupstore hudi files TABLE', whose first column is the partition.",
+    "schema": "'lookupstore hudi info TABLE'.",
+}
 
 
-@click.group(cls=LazyGroup, lazy=_COMMANDS, invoke_without_command=True)
+@click.group(cls=LazyGroup, lazy=_COMMANDS, instead=_INSTEAD, invoke_without_command=True)
 @click.pass_context
 def hudi(ctx: click.Context) -> None:
     """Create, read, change and check Hudi tables (copy on write, versions 6, 8 and 9)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -155,6 +155,7 @@ def get(
                 key_texts(first), has_more=len(missing) > MOST_NAMED
             )
         echo(f"Error: {shown_uri(path)}: {said}", err=True)
+        _advise_on_commas(table, [keys[one] for one in missing] if keys_file is None else ())
     return 1 if missing else 0
 
 
@@ -434,7 +435,11 @@ def delete(
         write_json({"deleted": result.rows_deleted, **fields_of(result, dry_run)})
     else:
         commit = "" if result.instant is None else f", {told(result.instant)}"
-        echo(f"{shown_uri(path)}: {counted(result.rows_deleted, 'row')} {done}{commit}")
+        is_short = where is None and result.rows_deleted < result.rows_read
+        read = f"{counted(result.rows_read, 'key')} read, " if is_short else ""
+        echo(f"{shown_uri(path)}: {read}{counted(result.rows_deleted, 'row')} {done}{commit}")
+        if is_short:
+            _advise_on_commas(table, keys, "--partition PATH")
 
 
 def _wanted(
@@ -466,11 +471,7 @@ def _wanted(
         except ValueError as error:
             if not (others and any("," in one for one in keys)):
                 raise
-            ways = [f"--keys FILE with the columns {listed([*key.names, *others], str)}"]
-            ways += [] if limit is None else [limit]
-            raise ValueError(
-                f"{error}; typed keys have no partition: to give one, use {' or '.join(ways)}"
-            ) from None
+            raise ValueError(f"{error}; {_partitions_of_keys(table, limit)}") from None
     also = [known.field(one) for one in others]
     with read_keys(keys_file, key, text, also) as found:
         missing = [one for one in others if one not in found.schema.names]
@@ -480,6 +481,21 @@ def _wanted(
                 f"{listed(others)} or none"
             )
         return pa.concat_tables([found.schema.empty_table(), *found.tables])
+
+
+def _partitions_of_keys(table: HudiTable, limit: str | None) -> str:
+    """Return how to give the partition of a key; `limit` as for `_wanted`."""
+    options = table.options
+    names = listed(list(dict.fromkeys([*options.record_key, *options.partition_by])), str)
+    ways = [f"--keys FILE with the columns {names}", *([] if limit is None else [limit])]
+    return f"typed keys have no partition: to give one, use {' or '.join(ways)}"
+
+
+def _advise_on_commas(table: HudiTable, keys: Iterable[str], limit: str | None = None) -> None:
+    """Say how to give a partition if a typed key, which was not found, seems to have one."""
+    options = table.options
+    if len(options.record_key) == 1 and options.partition_by and any("," in one for one in keys):
+        echo(_partitions_of_keys(table, limit), err=True)
 
 
 def _in_partition(table: HudiTable, keys: pa.Table, path: str) -> pa.Table:

@@ -63,8 +63,9 @@ class LazyGroup(click.Group):
         if name not in self.lazy and name[:1] != "-":
             close = get_close_matches(name, self.lazy, n=1)
             suggested = f" Did you mean {close[0]!r}?" if close else ""
-            if name in self.instead:
-                suggested = f" Use {self.instead[name]}"
+            spelled = name.replace("_", "-")
+            if spelled in self.instead:
+                suggested = f" Use {self.instead[spelled]}"
             raise click.UsageError(f"No such command {name!r}.{suggested}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -141,6 +141,10 @@ def test_commands_and_options_that_were_meant() -> None:
     assert "'history'. Use 'lookupstore versions STORE'" in said("history", "store")
     assert "'cache'. Use 'lookupstore doctor'" in said("cache")
     assert "'cache'. Did you mean 'archive'?" in said("hudi", "cache")
+    inserted = "Use 'lookupstore hudi upsert TABLE FILE --operation insert'. (see"
+    assert f"'insert'. {inserted}" in said("hudi", "insert", "table", "file")
+    assert "'bulk_insert'. Use 'lookupstore hudi upsert" in said("hudi", "bulk_insert", "table")
+    assert "'compact'. Use 'lookupstore hudi cluster TABLE" in said("hudi", "compact", "table")
     assert "No such option '-k'. (did you mean --key?)" in said("build", "a", "b", "-k", "id")
     assert "No such option '--where'. (see " in said("head", "store", "--where", "id = 1")
     assert "(keys need no option; did you mean --keys or --key?)" in said("get", "store", "-k", "1")

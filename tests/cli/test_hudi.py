@@ -235,7 +235,24 @@ def test_delete(table: Path) -> None:
     done = printed("delete", table, 1, 2, 9)
     assert done["deleted"] == 2
     assert HudiTable.open(table).scan(columns=["id"])["id"].to_pylist() == [3]
-    assert "1 row deleted, commit 2" in run("delete", table, 3).stdout
+    assert run("delete", table, 3, 4).stdout.startswith(f"{table}: 2 keys read, 1 row deleted, ")
+    assert HudiTable.open(table).upsert(VISITS).rows_inserted == 3
+    assert f"{table}: 1 row deleted, commit 2" in run("delete", table, 3).stdout
+
+
+def test_partitions_typed_with_keys_that_are_texts(tmp_path: Path) -> None:
+    """A key that is a text may have a comma, so that it is looked for as it was typed."""
+    rows = pa.table({"id": ["a", "b,mo"], "day": ["mo", "mo"]})
+    path = tmp_path / "t"
+    HudiTable.create(path, rows, record_key="id", partition_by="day").insert(rows)
+    said = "typed keys have no partition: to give one, use --keys FILE with the columns id, day"
+    found = run("get", path, "a,mo", "b,mo")
+    assert found.exit_code == 1
+    assert found.stderr == f"Error: {path}: no key 'a,mo'\n{said}\n"
+    done = run("delete", path, "a,mo")
+    assert (done.exit_code, done.stderr) == (0, f"{said} or --partition PATH\n")
+    assert f"{path}: 1 key read, 0 rows deleted, commit 2" in done.stdout
+    assert run("delete", path, "b,mo").stderr == ""
 
 
 def test_keys_of_files(table: Path) -> None:
@@ -698,6 +715,25 @@ def test_rollback(table: Path) -> None:
     assert "came after it" in refused.output
     assert "rollback 2" in run("rollback", table, last["instant"]).stdout
     assert last["instant"] not in {one["instant"] for one in lines("timeline", table)}
+
+
+def test_a_rollback_names_writes_of_other_programs_that_stay_pending(table: Path) -> None:
+    """Otherwise it has nothing to do, and every write is refused all the same."""
+    view = HudiTable.open(table).view()
+    pending = view.folder.start(view.folder.request("commit"))
+    visits = table.parent / "visits.parquet"
+    pq.write_table(VISITS, visits)
+    refused = run("upsert", table, visits)
+    assert refused.exit_code == 1
+    command = f"lookupstore hudi rollback {table} {pending.time}"
+    assert f"run 'lookupstore hudi rollback TABLE {pending.time}'. Then write" in refused.stderr
+    tried = run("rollback", table)
+    assert (tried.exit_code, tried.stdout) == (0, f"{table}: nothing to do\n")
+    died = f"commit {pending.time}; if you know that its writer died: {command}\n"
+    assert tried.stderr == f"still pending: {died}"
+    done = run("rollback", table, pending.time)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert run("upsert", table, visits).exit_code == 0
 
 
 def test_savepoint_and_clean(table: Path) -> None:

@@ -68,6 +68,26 @@ def test_merge(path: Path, news: Path) -> None:
     assert rows(path) == [(1, "/a", 7), (2, "/b", 13), (9, None, 4)]
 
 
+def test_remedies_of_clauses_are_in_sql(path: Path, news: Path) -> None:
+    refused = run("merge", path, news, "--when", "not matched then insert")
+    assert "--when 'not matched then insert': the rows have a column 'op'" in refused.stderr
+    assert refused.stderr.endswith("what each column gets, or leave this one out of the files\n")
+    news.write_text("id,hits\n9,4\n")
+    refused = run("merge", path, news, "--when", "not matched then insert")
+    assert "insert': the rows lack columns of the table: 'page'; name what" in refused.stderr
+    named = "not matched then insert (id, hits) values (source.id, 1)"
+    assert f"name what new rows get, as in '{named}', in which columns" in refused.stderr
+    assert run("merge", path, news, "--when", named).exit_code == 0
+    assert rows(path)[-1] == (9, None, 1)
+    news.write_text("id\n9\n")
+    refused = run("merge", path, news, "--when", "matched then update")
+    named = "matched then update set hits = target.hits + 1"
+    assert "--when 'matched then update': the rows have key columns only" in refused.stderr
+    assert f"say what is set, as in '{named}'\n" in refused.stderr
+    assert run("merge", path, news, "--when", named).exit_code == 0
+    assert rows(path)[-1] == (9, None, 2)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

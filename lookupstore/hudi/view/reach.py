@@ -182,8 +182,9 @@ def check_changes_reached(view: TableView, since: str | None) -> None:
         return
     last = max((one.position for one in view.archive.instants() if one.is_write), default="")
     if last > (since or ""):
+        said = "since is not given" if since is None else f"since is {since}"
         raise StaleStoreError(
-            f"{view.location.uri}: since is {since}, but commits up to {last} are archived, in "
+            f"{view.location.uri}: {said}, but commits up to {last} are archived, in "
             f"{view.archive.shown}: what they changed cannot be told from the rows; read all "
             f"rows, then give {last} or later"
         )

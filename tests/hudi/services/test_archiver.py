@@ -225,7 +225,7 @@ def test_time_travel_and_changes_from_before_are_errors(tmp_path: Path, version:
             assert was == states[times[-1]]
     with pytest.raises(StaleStoreError, match=f"until is {positions[4]}, but commits before"):
         table.view().groups_until(positions[4])
-    with pytest.raises(StaleStoreError, match="since is None"):
+    with pytest.raises(StaleStoreError, match="since is not given, but commits"):
         table.incremental()
     with pytest.raises(ValueError, match="give the time of a commit"):
         table.rollback(times[4])

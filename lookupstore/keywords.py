@@ -1,7 +1,8 @@
 """Check and show the arguments of methods and classes.
 
 `keyword_only` makes errors name the keywords. `with_advice` makes errors about an unknown keyword
-say what to write instead. `shows_init` shows the arguments of a class.
+say what to write instead, and `with_init_advice` those of a class. `shows_init` shows the arguments
+of a class.
 `column_names` checks names of columns. `ABSENT` is the value of an argument that was not given: an
 option that can also be set elsewhere counts if the caller wrote it, even with the default value.
 """
@@ -16,6 +17,7 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class _Absence(enum.Enum):
@@ -127,10 +129,29 @@ def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]
             for name in kwargs:
                 said = None if name in known else advice(name)
                 if said is not None:
-                    raise TypeError(f"{function.__name__} has no argument {name!r}; {said}")
+                    called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+                    raise TypeError(f"{called} has no argument {name!r}; {said}")
             return function(*args, **kwargs)
 
         return checked
+
+    return decorated
+
+
+def with_init_advice(advice: Callable[[str], str | None]) -> Callable[[type[T]], type[T]]:
+    """Make a class say what to write instead of an unknown keyword argument; see `with_advice`.
+
+    >>> @with_init_advice({"rows": "give lines"}.get)
+    ... class Shelf:
+    ...     def __init__(self, lines): ...
+    >>> Shelf(rows=3)
+    Traceback (most recent call last):
+    TypeError: Shelf has no argument 'rows'; give lines
+    """
+
+    def decorated(kind: type[T]) -> type[T]:
+        kind.__init__ = with_advice(advice)(kind.__init__)  # type: ignore[method-assign]
+        return kind
 
     return decorated
 

@@ -435,8 +435,9 @@ def delete(
         write_json({"deleted": result.rows_deleted, **fields_of(result, dry_run)})
     else:
         commit = "" if result.instant is None else f", {told(result.instant)}"
-        is_short = where is None and result.rows_deleted < result.rows_read
-        read = f"{counted(result.rows_read, 'key')} read, " if is_short else ""
+        asked = 0 if where is not None else result.rows_read or 0
+        is_short = result.rows_deleted < asked
+        read = f"{counted(asked, 'key')} read, " if is_short else ""
         echo(f"{shown_uri(path)}: {read}{counted(result.rows_deleted, 'row')} {done}{commit}")
         if is_short:
             _advise_on_commas(table, keys, "--partition PATH")

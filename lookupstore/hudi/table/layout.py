@@ -32,12 +32,13 @@ from lookupstore.hudi.options import (
     check_lock_choice,
 )
 from lookupstore.hudi.read.partition_pruning import partitions_of
+from lookupstore.hudi.table.advice import cluster_advice
 from lookupstore.hudi.table.handle import TableHandle
 from lookupstore.hudi.write.hoodie.meaning import GivenOptions, given_options, layout_choice
 from lookupstore.hudi.write.plan import (
     CLUSTER,
 )
-from lookupstore.keywords import ABSENT, Absent, only_given
+from lookupstore.keywords import ABSENT, Absent, only_given, with_advice
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import bytes_of
 
@@ -89,6 +90,7 @@ class LayoutVerbs(TableHandle):
             start(self.view(), collected, names)
         return int(collected.table.num_rows)
 
+    @with_advice(cluster_advice)
     def cluster(
         self,
         by: str | Sequence[str] | Absent = ABSENT,

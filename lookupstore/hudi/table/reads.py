@@ -22,9 +22,11 @@ from lookupstore.hudi.read.scan_funnel import ScanFunnel
 from lookupstore.hudi.read.scan_plan import check_limit, plan_changes, plan_scan
 from lookupstore.hudi.read.table_history import table_history
 from lookupstore.hudi.read.table_lookup import TableLookup, lookups_in
+from lookupstore.hudi.table.advice import CHANGES, READ
 from lookupstore.hudi.table.handle import TableHandle
 from lookupstore.hudi.timeline.given_times import When
 from lookupstore.keys.arguments import keys_in_list
+from lookupstore.keywords import with_advice
 
 
 class ReadVerbs(TableHandle):
@@ -58,6 +60,7 @@ class ReadVerbs(TableHandle):
         """
         return table_history(self.view(), limit)
 
+    @with_advice(READ.get)
     def scan(
         self,
         *,
@@ -138,6 +141,7 @@ class ReadVerbs(TableHandle):
         plan = plan_scan(self.view(), filter=filter, as_of=as_of, skipping=skipping)
         return plan.explained(row_groups=row_groups)
 
+    @with_advice(READ.get)
     def scan_batches(
         self,
         *,
@@ -153,6 +157,7 @@ class ReadVerbs(TableHandle):
         batches = plan.batches(threads=True) if limit is None else plan.first(limit)
         return pa.RecordBatchReader.from_batches(plan.wanted, batches)
 
+    @with_advice(READ.get)
     def head(self, n: int = 5, *, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the first rows by partition path and file, reading few files.
 
@@ -334,6 +339,7 @@ class ReadVerbs(TableHandle):
         """
         return plan_scan(self.view(), as_of=as_of, skipping=skipping).dataset()
 
+    @with_advice(READ.get)
     def incremental(
         self,
         since: When | None = None,
@@ -365,6 +371,7 @@ class ReadVerbs(TableHandle):
         plan = plan_changes(self.view(), columns, filter, since=since, until=until)
         return plan.table()
 
+    @with_advice(CHANGES.get)
     def changes(
         self,
         since: When | None = None,

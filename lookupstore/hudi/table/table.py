@@ -26,11 +26,12 @@ from lookupstore.hudi.options import (
     read_options,
     write_options,
 )
+from lookupstore.hudi.table.advice import CREATE
 from lookupstore.hudi.table.layout import LayoutVerbs
 from lookupstore.hudi.table.reads import ReadVerbs
 from lookupstore.hudi.table.writes import WriteVerbs
 from lookupstore.hudi.write.hoodie.meaning import check_generator, table_arguments
-from lookupstore.keywords import ABSENT, Absent, only_given
+from lookupstore.keywords import ABSENT, Absent, only_given, with_advice
 from lookupstore.storage.location import Location, as_location
 
 Path = str | os.PathLike[str] | Location
@@ -53,6 +54,7 @@ class HudiTable(ReadVerbs, LayoutVerbs, WriteVerbs):
     """
 
     @classmethod
+    @with_advice(CREATE.get)
     def create(
         cls,
         path: Path,

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lookupstore.filters import Aliases, Filter
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.read.matching import plan_matching
+from lookupstore.hudi.table.advice import where_advice
 from lookupstore.hudi.table.merging import TableMerge
 from lookupstore.hudi.table.services import ServiceVerbs
 from lookupstore.hudi.view import TableView
@@ -143,7 +144,7 @@ class WriteVerbs(ServiceVerbs):
         """
         return self._written_rows(options, dry_run, BULK_INSERT, rows, Write.bulk_insert, missing)
 
-    @_advised
+    @with_advice(where_advice)
     def delete(
         self,
         keys: Any = None,
@@ -195,7 +196,7 @@ class WriteVerbs(ServiceVerbs):
         delete_matching = partial(_delete_matching, where=where)
         return self._written(options, dry_run, DELETE, delete_matching)
 
-    @_advised
+    @with_advice(where_advice)
     def update(
         self,
         set: Assigned,

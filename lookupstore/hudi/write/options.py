@@ -21,6 +21,7 @@ from lookupstore.hudi.write.plan import (
     INSERT_OVERWRITE_TABLE,
     UPSERT,
 )
+from lookupstore.keywords import with_init_advice
 from lookupstore.quantities import bytes_of
 from lookupstore.sorting.runs import MIN_MEMORY
 
@@ -44,6 +45,15 @@ def new_file_id() -> str:
     return file_id
 
 
+def _services() -> list[str]:
+    return [one.name for one in fields(TableServices)]
+
+
+def _services_advice(name: str) -> str | None:
+    return f"pass services=TableServices({name}=...)" if name in _services() else None
+
+
+@with_init_advice(_services_advice)
 @dataclass(frozen=True)
 class WriteOptions:
     """The options of a write.
@@ -185,4 +195,6 @@ def option_advice(name: str) -> str | None:
     if name == "evolve" or name in _EVOLVE:
         return "to add columns that the table lacks, pass options=WriteOptions(evolve=True)"
     known = [one.name for one in fields(WriteOptions)]
+    if name in _services():
+        return f"pass options=WriteOptions(services=TableServices({name}=...))"
     return f"pass options=WriteOptions({name}=...)" if name in known else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import resource
 import shutil
 from collections.abc import Callable, Iterator
@@ -258,6 +259,48 @@ def test_options_of_a_write_are_not_its_arguments(tmp_path: Path, name: str, sai
     table = make(tmp_path / "t")
     with pytest.raises(TypeError, match=said):
         table.upsert(rows((1, "a", 1, "x")), **{name: True})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda table: table.upsert(rows(), retain_commits=2),
+            "pass options=WriteOptions(services=TableServices(retain_commits=...))",
+        ),
+        (lambda _: WriteOptions(archive=True), "pass services=TableServices(archive=...)"),
+        (lambda table: table.delete(filter="id = 1"), "give the filter as where="),
+        (lambda table: table.update({"value": None}, condition="id = 1"), "the filter as where="),
+        (lambda table: table.delete([1], index="simple"), "options=WriteOptions(index=...)"),
+        (lambda table: table.scan(where="id = 1"), "scan has no argument 'where'; give the filter"),
+        (lambda table: table.scan(timestamp="2026"), "give as_of="),
+        (lambda table: table.changes(filter="id = 1"), "incremental(filter=...)"),
+        (lambda table: table.cluster("id", strategy="zorder"), "such as curve='zorder'"),
+        (lambda table: table.cluster(columns=["id"]), "give by=, the columns to order rows by"),
+        (lambda _: HudiTable.create("t", SCHEMA, precombine="id"), "give ordering="),
+        (lambda _: HudiTable.create("t", SCHEMA, partition="id"), "give partition_by="),
+        (lambda _: HudiTable.create("t", SCHEMA, key="id"), "create has no argument 'key'"),
+    ],
+)
+def test_arguments_by_names_of_other_tools(
+    tmp_path: Path, call: Callable[[HudiTable], object], said: str
+) -> None:
+    table = make(tmp_path / "t")
+    with pytest.raises(TypeError, match=re.escape(said)):
+        call(table)
+
+
+def test_results_of_writes_are_no_instants(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    done = table.insert(rows((1, "a", 1, "x")))
+    assert done.instant is not None
+    for argument, call in {
+        "instant": table.rollback, "savepoint": table.restore,
+        "as_of": lambda one: table.scan(as_of=one), "since": table.changes,
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match=f"{argument} is a WriteResult; give its `instant`"):
+            call(done)  # type: ignore[operator]
+    assert table.scan(as_of=done.instant).num_rows == 1
 
 
 def test_deletes_name_keys_in_tuples(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""What to write instead of arguments that methods of a table do not have.
+
+People know the names from Apache Hudi, Delta Lake and pandas, or from other methods of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lookupstore.hudi.write.options import option_advice
+
+_KEY = "give record_key=, the columns that identify a row"
+_PARTITION = "give partition_by=, the columns whose values name the folders"
+_ORDERING = "give ordering=, the column that decides which of two rows is newer"
+_FILTER = "give the filter as filter="
+_WHERE = "give the filter as where="
+_AS_OF = "give as_of=, an instant or a time"
+_BY = "give by=, the columns to order rows by"
+
+#: Names that people give to arguments of `HudiTable.create`.
+CREATE: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("key", "keys", "primary_key", "record_keys", "recordkey"), _KEY),
+        **dict.fromkeys(
+            ("partition", "partition_cols", "partition_path", "partitions", "partitioned_by"),
+            _PARTITION,
+        ),
+        **dict.fromkeys(
+            ("precombine", "precombine_field", "precombine_key", "order_by", "sequence"), _ORDERING
+        ),
+        "table_name": "give name=",
+        "table_type": "lookupstore writes copy-on-write tables; leave it out",
+    }
+)
+#: Names that people give to arguments of reads.
+READ: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("where", "filters"), _FILTER),
+        **dict.fromkeys(("timestamp", "version", "instant", "as_of_timestamp"), _AS_OF),
+    }
+)
+#: Names that people give to arguments of `HudiTable.changes`.
+CHANGES: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(
+        ("filter", "filters", "where"),
+        "filter the rows that it returns, or call incremental(filter=...)",
+    )
+)
+#: Names that people give to arguments of `HudiTable.cluster`.
+CLUSTER: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("columns", "order_by", "sort_by", "sort_columns", "zorder_by"), _BY),
+        **dict.fromkeys(("strategy", "layout", "method"), "give curve=, such as curve='zorder'"),
+        "filter": _WHERE,
+    }
+)
+_CHANGED_ROWS = dict.fromkeys(("filter", "filters", "condition", "predicate"), _WHERE)
+
+
+def cluster_advice(name: str) -> str | None:
+    """Return what to write instead of an argument of `cluster`. None: it is not known.
+
+    >>> cluster_advice("strategy")
+    "give curve=, such as curve='zorder'"
+    """
+    return CLUSTER.get(name) or option_advice(name)
+
+
+def where_advice(name: str) -> str | None:
+    """Return what to write instead of an argument of `delete` or `update`. None: it is not known.
+
+    >>> where_advice("filter")
+    'give the filter as where='
+    """
+    return _CHANGED_ROWS.get(name) or option_advice(name)

@@ -191,6 +191,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"as in set=\{'hits': 'target\.hits \+ 1'\}": (
         "as in 'matched then update set hits = target.hits + 1'"
     ),
+    r"(to set a (?:day|time), write .*), or give a datetime\..*$": r"\1",
+    r"(to set a time, write .*), or give a datetime with(out)? tzinfo$": r"\1",
+    r", or give pyarrow\.scalar\(text\)": "",
     r"leave this one out: except_columns=.*$": "leave this one out of the files",
     r"make one with savepoint\('(\d+)'\), then": (
         r"make one by 'lookupstore hudi savepoint TABLE \1', then"

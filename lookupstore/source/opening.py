@@ -165,6 +165,9 @@ def _opened(
     """
     if isinstance(source, Source):
         return source
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(source, pandas.Series):
+        raise one_column_error(source)  # from pandas 3 on, it may be a stream of Arrow
     text = TextForm(TextLimits(bytes_of(max_text, "max_text", least=LEAST_TEXT)), dialect)
     if isinstance(source, (str, os.PathLike, Location)):
         return files_source([path_of(source)], text)
@@ -217,9 +220,6 @@ def _iterable_source(source: Iterable[Any], text: TextForm, known: pa.Schema | N
     if is_table(first):
         open_part = partial(_opened, max_text=MOST_TEXT, known=known)
         return parts_source(first, items, open_part, known)
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(source, pandas.Series):
-        raise one_column_error(source)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(source, numpy.ndarray):
         raise UnknownSourceError(

@@ -68,6 +68,18 @@ def test_merge(path: Path, news: Path) -> None:
     assert rows(path) == [(1, "/a", 7), (2, "/b", 13), (9, None, 4)]
 
 
+def test_remedies_of_values_are_in_sql(tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", "UTC"), "day": pa.date32()})
+    schema = schema.append(pa.field("page", pa.string()))
+    HudiTable.create(tmp_path / "t", schema, record_key="id")
+    refused = run("update", tmp_path / "t", "--set", "at = now()")
+    assert refused.stderr.endswith("; to set a time, write timestamptz '2026-03-07 12:30:00Z'\n")
+    refused = run("update", tmp_path / "t", "--set", "day = now()")
+    assert refused.stderr.endswith("; to set a day, write date '2026-03-07'\n")
+    refused = run("update", tmp_path / "t", "--set", "page = it's")
+    assert "to set a text, write it in single quotes, those in it twice\n" in refused.stderr
+
+
 def test_remedies_of_clauses_are_in_sql(path: Path, news: Path) -> None:
     refused = run("merge", path, news, "--when", "not matched then insert")
     assert "--when 'not matched then insert': the rows have a column 'op'" in refused.stderr

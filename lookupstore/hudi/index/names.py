@@ -12,6 +12,7 @@ import functools
 import importlib
 from collections.abc import Callable
 
+from lookupstore.errors import meant
 from lookupstore.hudi.index.bloom import BloomIndex
 from lookupstore.hudi.index.interface import KeyIndex
 from lookupstore.hudi.index.memory import MemoryIndex
@@ -52,8 +53,11 @@ def _named(name: str) -> KeyIndex:
     try:
         made: Callable[[], KeyIndex] = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"index is {name!r}; give {', '.join(map(repr, _KINDS))} or the name of a class, "
-            f"'package.module.Class' ({error})"
-        ) from error
+        known = (
+            f"give {', '.join(map(repr, _KINDS))} or the name of a class, 'package.module.Class'"
+        )
+        # Hudi's options have the same names in capitals, with underscores.
+        others = meant(name.replace("_", "-"), _KINDS, known)
+        reason = f" ({error})" if module else ""
+        raise ValueError(f"index is {name!r}{others}{reason}") from error
     return made()

@@ -101,7 +101,8 @@ def columns_after(
         for field in others:
             at = columns.get_field_index(field.name)
             if at < 0 or not is_castable(field.type, columns.field(at).type):
-                raise _refused_error("rows", field, columns, needed)
+                in_index = field.name in _index_names(source)
+                raise _refused_error("rows", field, columns, needed, in_index=in_index)
     if not evolve or not others:
         return known
     check_new_names(pa.schema(others), columns, "rows")
@@ -272,8 +273,19 @@ def _remedy(
     return remedy
 
 
+def _index_names(source: Source) -> list[str]:
+    """Return the names of columns that are the index of a pandas DataFrame."""
+    said = None if source.table is None else source.table.schema.pandas_metadata
+    return [one for one in (said or {}).get("index_columns", ()) if isinstance(one, str)]
+
+
 def _refused_error(
-    what: str, field: pa.Field, columns: pa.Schema, fixed: Collection[str]
+    what: str,
+    field: pa.Field,
+    columns: pa.Schema,
+    fixed: Collection[str],
+    *,
+    in_index: bool = False,
 ) -> Exception:
     """Return the error for a column that `evolve` may allow.
 
@@ -282,6 +294,7 @@ def _refused_error(
         field: Column of the rows.
         columns: Columns of the table.
         fixed: Names of the columns of keys, folders and order.
+        in_index: Whether the column is in the index of a pandas DataFrame.
     """
     at = columns.get_field_index(field.name)
     if at < 0:
@@ -290,9 +303,12 @@ def _refused_error(
                 return ValueError(
                     f"{what}: the table has no column {field.name!r}, but {name!r}; rename it"
                 )
+        leave = f"drop it from the {what}"
+        if in_index:
+            leave = "call .reset_index(drop=True): it is the index of the frame"
         return ValueError(
             f"{what}: the table has no column {field.name!r}; to add it, {_EVOLVE}; to leave it "
-            f"out, drop it from the {what}"
+            f"out, {leave}"
         )
     kind = columns.field(at).type
     if is_wider(field.type, kind, exact=field.name in fixed):

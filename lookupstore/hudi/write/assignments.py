@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from lookupstore.arrow.exact_casts import cast_exactly, is_castable
 from lookupstore.arrow.fitting import first_unfit
 from lookupstore.arrow.types import concat, unwrap
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.filters import (
     Aliases,
     Filter,
@@ -92,9 +92,8 @@ def planned_assignments(
     fields, values = [], []
     for name, value in given.items():
         if name not in columns.names:
-            raise KeyError(
-                f"{what}: the table has no column {name!r}; it has {listed(columns.names)}"
-            )
+            others = meant(name, columns.names, f"it has {listed(columns.names)}")
+            raise KeyError(f"{what}: the table has no column {name!r}{others}")
         if name in fixed or name in META_COLUMNS:
             raise ValueError(
                 f"{what}: {name!r} is a column of the key, the partition or Hudi, and cannot be "
@@ -156,7 +155,8 @@ def _value(given: Any, field: pa.Field, aliases: Aliases, what: str) -> pc.Expre
         except ValueError as error:
             said = str(error).removeprefix("filter: ").replace("no condition in SQL", "no SQL")
             is_about_texts = "single quotes" not in said and "leave out the cast" not in said
-            hint = f"; {_TEXTS}" if is_about_texts else ""
+            texts = _time_remedy(field.type) or _TEXTS
+            hint = f"; {texts}" if is_about_texts else ""
             raise ValueError(f"{what}: {said}{hint}") from None
     elif isinstance(given, pc.Expression):
         found = given
@@ -246,9 +246,14 @@ def _column(rows: pa.Table, keys: pa.Array, field: pa.Field, value: pc.Expressio
         try:
             stored(rows.slice(row, 1))
         except ValueError as error:
+            found = _computed(rows.slice(row, 1), value)[0].as_py()
+            # NaN is not less than any number.
+            is_fraction = isinstance(found, float) and abs(found) < 2**63
+            rounds = is_fraction and pa.types.is_integer(field.type)
+            remedy = "; to round it, write cast(... as bigint)" if rounds else ""
             raise ValueError(
                 f"{field.name!r} of the row with the key {keys[row].as_py()!r}: the value does not "
-                f"fit {field.type}: {error}"
+                f"fit {field.type}: {error}{remedy}"
             ) from None
         raise
 
@@ -293,6 +298,17 @@ def _nearest(values: pa.Array, kind: pa.DataType) -> pa.Array:
         if pc.any(lost).as_py():
             raise ValueError(f"{values.filter(lost)[0].as_py()} is too large")
     return found
+
+
+def _time_remedy(kind: pa.DataType) -> str | None:
+    """Return how to write a value of a type for dates or times. None: it is another type."""
+    if pa.types.is_date(kind):
+        return f"to set a day, write date '2026-03-07', or give {_example(kind)}"
+    if not pa.types.is_timestamp(kind):
+        return None
+    word, zone = ("timestamp", "") if kind.tz is None else ("timestamptz", "Z")
+    written = f"{word} '2026-03-07 12:30:00{zone}'"
+    return f"to set a time, write {written}, or give {_example(kind)}"
 
 
 def _cast_remedy(kind: pa.DataType, to: pa.DataType) -> str:

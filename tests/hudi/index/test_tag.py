@@ -214,8 +214,14 @@ def test_a_null_in_the_dictionary_of_partitions(tmp_path: Path) -> None:
 
 def test_an_index_that_there_is_not(tmp_path: Path) -> None:
     view = SmallTable(tmp_path / "t", 9, SCHEMA).view()
-    with pytest.raises(ValueError, match="index is 'blom'; give 'in-memory', 'simple'"):
-        tag(view, pa.array([""]), pa.array(["k"]), index="blom")
+    for name, said in (
+        ("blom", "did you mean 'bloom'? Give 'in-memory', 'simple'"),
+        ("GLOBAL_BLOOM", "did you mean 'global-bloom'? Give"),
+        ("btree", "give 'in-memory', 'simple', .* of a class, 'package.module.Class'$"),
+        ("no.Such", r".* of a class, 'package.module.Class' \(No module named 'no'\)$"),
+    ):
+        with pytest.raises(ValueError, match=f"index is '{name}'; {said.replace('?', '.')}"):
+            tag(view, pa.array([""]), pa.array(["k"]), index=name)
 
 
 def test_a_key_in_two_files_is_a_fault_of_the_table(tmp_path: Path) -> None:

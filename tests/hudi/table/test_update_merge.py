@@ -223,6 +223,7 @@ def test_no_value_is_cut(table: HudiTable) -> None:
             r"'v' of the row with the key '1': the value does not fit",
         ),
         ({"v": "v / 2"}, ValueError, r"'v' of the row with the key '1': .* int32 cannot hold 3.5"),
+        ({"v": "v / 2"}, ValueError, r"hold 3.5; to round it, write cast\(... as bigint\)$"),
         ({"v": 2.5}, TypeError, r"set: 'v' is int32, and the value 2.5 does not fit"),
         ({"v": True}, TypeError, "and the value True does not fit"),
         ({"v": "w"}, TypeError, r"set: 'v' is int32, and the value is string"),
@@ -232,6 +233,7 @@ def test_no_value_is_cut(table: HudiTable) -> None:
         ({"day": "'c'"}, ValueError, "cannot be set; delete the row, and insert another one"),
         ({"_hoodie_commit_time": "'c'"}, KeyError, "the table has no column"),
         ({"x": 1}, KeyError, "the table has no column 'x'; it has 'id'"),
+        ({"dya": "'c'"}, KeyError, "no column 'dya'; did you mean 'day'"),
         ({}, ValueError, "set is empty"),
         ("v = 1", TypeError, "set is str; give a dict of values by column"),
     ):
@@ -253,6 +255,10 @@ def test_a_timestamp_of_the_other_kind_is_refused(tmp_path: Path, zone: str | No
         right, wrong = wrong, right
     with pytest.raises(TypeError, match=f"; write {right}, or convert the column of your rows$"):
         table.update({"at": wrong})
+    kind = "without" if zone is None else "with"
+    said = f"to set a time, write {right}, or give a datetime {kind} tzinfo$"
+    with pytest.raises(ValueError, match=f"CURRENT_TIMESTAMP.* is not read.*; {said}"):
+        table.update({"at": "current_timestamp"})
     table.update({"at": right})
     moment = datetime(2026, 3, 7, 12, 30, tzinfo=None if zone is None else timezone.utc)
     assert table.get(1) == {"at": moment}

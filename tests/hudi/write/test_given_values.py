@@ -284,6 +284,32 @@ def test_remedies_for_floats_in_a_column_of_decimals_work(tmp_path: Path) -> Non
     assert table.scan(columns="price")["price"].to_pylist() == [Decimal("2.25"), None]
 
 
+def test_a_named_index_of_pandas_is_no_column_for_its_user(tmp_path: Path) -> None:
+    table = make(tmp_path, pa.schema({"id": pa.int64(), "v": pa.string()}))
+    frame = pd.DataFrame({"id": [1], "v": ["a"], "more": [1]}, index=pd.Index([7], name="row"))
+    with pytest.raises(ValueError, match=r"'more'; .* to leave it out, drop it from the rows$"):
+        table.upsert(frame)
+    frame = frame.drop(columns="more")
+    said = (
+        r"'row'; .* to leave it out, call .reset_index\(drop=True\): it is the index of the frame"
+    )
+    with pytest.raises(ValueError, match=said):
+        table.upsert(frame)
+    assert table.upsert(frame.reset_index(drop=True)).rows_inserted == 1
+
+
+def test_a_series_that_is_an_arrow_stream_is_one_column(tmp_path: Path) -> None:
+    """As from pandas 3 on, where a stream of a row with several types fails in Arrow."""
+
+    class Series(pd.Series):  # type: ignore[misc]
+        def __arrow_c_stream__(self, *_: object) -> object:
+            raise pa.ArrowTypeError("Expected bytes, got a 'numpy.float64' object")
+
+    table = make(tmp_path, pa.schema({"id": pa.int64(), "v": pa.string()}))
+    with pytest.raises(TypeError, match=r"^rows is .*Series, one column; give a table or frame"):
+        table.upsert(Series({"id": 1.0, "v": "a"}))
+
+
 def test_long_is_not_widened_to_double(tmp_path: Path) -> None:
     known = pa.schema({"id": pa.int64(), "big": pa.int64(), "n": pa.int32()})
     table = make(tmp_path, known)

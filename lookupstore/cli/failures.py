@@ -87,7 +87,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     ),
     r"^separator and (quote|decimal) are both": r"--delimiter and --\1 are both",
     r"^quote and decimal are both": "--quote and --decimal are both",
-    r"^(decimal|zone) is (?=')": r"--\1 is ",
+    r"^(decimal|zone|index) is (?=')": r"--\1 is ",
     r"^(partition_by|ordering)(?=: )": lambda found: f"--{found[1].replace('_', '-')}",
     r"^record_key(?=: )": "--key",
     r"(the column '(.+?)' is .*); if its values are whole numbers, .*; else make it "
@@ -324,6 +324,8 @@ def _help(error: click.ClickException) -> str:
         if close:
             return f" (did you mean {' or '.join(close)}?)"
         return " (put -- before keys that begin with a minus)"
+    if isinstance(error, click.MissingParameter) and getattr(error.param, "name", "") == "instant":
+        return " ('lookupstore hudi savepoint TABLE --list' lists those of savepoints)"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         options = {one.name for one in error.ctx.command.params}
         if "since" in options and "unexpected extra argument" in error.message:

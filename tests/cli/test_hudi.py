@@ -240,6 +240,12 @@ def test_delete(table: Path) -> None:
     assert f"{table}: 1 row deleted, commit 2" in run("delete", table, 3).stdout
 
 
+def test_indexes_by_their_names_in_hudi(table: Path) -> None:
+    pq.write_table(VISITS, table.parent / "visits.parquet")
+    refused = run("upsert", table, table.parent / "visits.parquet", "--index", "GLOBAL_BLOOM")
+    assert "Error: --index is 'GLOBAL_BLOOM'; did you mean 'global-bloom'? Give" in refused.stderr
+
+
 def test_partitions_typed_with_keys_that_are_texts(tmp_path: Path) -> None:
     """A key that is a text may have a comma, so that it is looked for as it was typed."""
     rows = pa.table({"id": ["a", "b,mo"], "day": ["mo", "mo"]})

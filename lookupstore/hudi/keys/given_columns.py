@@ -73,7 +73,8 @@ def columns_after(
         raise ValueError(f"rows have a column twice: {listed(given.names)}; give each one name")
     for name in columns.names:
         if name in needed and name not in given.names:
-            remedy = meant(name, given.names, f"add it; the rows have {listed(given.names)}")
+            have = listed(given.names) or "no columns"
+            remedy = meant(name, given.names, f"add it; the rows have {have}")
             raise ValueError(f"rows have no column {name!r}, which is required{remedy}")
     others = []
     for field in given:

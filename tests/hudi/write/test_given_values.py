@@ -284,6 +284,12 @@ def test_remedies_for_floats_in_a_column_of_decimals_work(tmp_path: Path) -> Non
     assert table.scan(columns="price")["price"].to_pylist() == [Decimal("2.25"), None]
 
 
+def test_rows_without_columns_are_named_as_such(tmp_path: Path) -> None:
+    table = make(tmp_path, pa.schema({"id": pa.int64(), "v": pa.string()}))
+    with pytest.raises(ValueError, match="which is required; add it; the rows have no columns$"):
+        table.upsert({})
+
+
 def test_a_named_index_of_pandas_is_no_column_for_its_user(tmp_path: Path) -> None:
     table = make(tmp_path, pa.schema({"id": pa.int64(), "v": pa.string()}))
     frame = pd.DataFrame({"id": [1], "v": ["a"], "more": [1]}, index=pd.Index([7], name="row"))

@@ -33,6 +33,13 @@ _USAGE_ERRORS = (
 REPAIR = "https://github.com/lookupstore/lookupstore/blob/main/docs/how-to/repair-damage.md"
 # Options of the main command.
 _BEFORE = ("--debug", "--storage-option")
+# Options by names that Hudi and other tools give them.
+_MEANT = {
+    "--precombine": "--ordering",
+    "--precombine-field": "--ordering",
+    "--record-key": "--key",
+    "--schema": "--like",
+}
 # Flags of arguments with other names.
 _FLAGS = {"record_key": "key", "version": "table-version"}
 
@@ -315,6 +322,11 @@ def _help(error: click.ClickException) -> str:
         return " (it goes before the command)"
     if isinstance(error, click.NoSuchOption) and error.option_name == "--key":
         return " (a store has its key)"
+    if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT:
+        params = [] if error.ctx is None else error.ctx.command.params
+        usual = _MEANT[error.option_name]
+        if any(usual in one.opts for one in params):
+            return f" (did you mean {usual}?)"
     if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
         params = [] if error.ctx is None else error.ctx.command.params
         letter = error.option_name[1:2]

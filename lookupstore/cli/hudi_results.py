@@ -29,6 +29,10 @@ def said(result: WriteResult) -> str:
         (result.rows_failed, "failed"),
     )
     done = [f"{counted(count, 'row')} {verb}" for count, verb in came if count]
+    if result.operation == "INSERT":
+        others = (result.rows_combined or 0) + result.rows_failed + result.rows_inserted
+        left_out = (result.rows_read or 0) - others
+        done += [f"{counted(left_out, 'row')} left out"] if left_out > 0 else []
     done += [f"{counted(count, noun)} {would}{verb}" for count, noun, verb in counts if count]
     if result.instant is not None:
         done.append(told(result.instant))

@@ -148,6 +148,9 @@ def test_commands_and_options_that_were_meant() -> None:
     assert "'bulk_insert'. Use 'lookupstore hudi upsert" in said("hudi", "bulk_insert", "table")
     assert "'compact'. Use 'lookupstore hudi cluster TABLE" in said("hudi", "compact", "table")
     assert "No such option '-k'. (did you mean --key?)" in said("build", "a", "b", "-k", "id")
+    created = said("hudi", "create", "t", "--like", "f", "--precombine", "at")
+    assert "No such option '--precombine'. (did you mean --ordering?)" in created
+    assert "No such option '--schema'. (see" in said("hudi", "info", "t", "--schema", "f")
     assert "No such option '--where'. (see " in said("head", "store", "--where", "id = 1")
     assert "(keys need no option; did you mean --keys or --key?)" in said("get", "store", "-k", "1")
     assert "(put -- before keys that begin with a minus)" in said("get", "store", "-5")

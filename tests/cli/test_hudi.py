@@ -579,7 +579,10 @@ def test_operations(table: Path, operation: str, rows: dict[int, str | None]) ->
         return
     refused = run("upsert", table, new, "--operation", operation, "--duplicates", "fail")
     assert (refused.exit_code, "such as '5'" in refused.output) == (2, True)
-    dropped = printed("upsert", table, new, "--operation", operation, "--duplicates", "drop")
+    drop = ["--operation", operation, "--duplicates", "drop"]
+    said = run("upsert", table, new, *drop, "--dry-run").stdout
+    assert f"{table}: 1 row read, 1 row left out\n" in said
+    dropped = printed("upsert", table, new, *drop)
     assert dropped["rows_inserted"] == 0
     assert HudiTable.open(table).scan().num_rows == len(rows) + 1
 

@@ -273,6 +273,8 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str, path: str) -> Any:
     if types.is_null(kind):
         typed = "it a type in a pyarrow.Schema, or by .astype('string') or the like in pandas"
         raise _no_type_error(kind, path, typed)
+    if types.is_duration(kind):
+        raise _no_type_error(kind, path, f"a number of {kind.unit}, such as by .astype('int64')")
     raise _no_type_error(kind, path, "a type that Hudi tables support")
 
 

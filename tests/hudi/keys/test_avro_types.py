@@ -93,6 +93,12 @@ def test_types_are_used_again_by_their_names() -> None:
     ]  # fmt: skip
 
 
+def test_durations_are_refused() -> None:
+    schema = pa.schema({"wait": pa.duration("us")})
+    with pytest.raises(TypeError, match=r"give a number of us, such as by .astype\('int64'\)$"):
+        avro_schema(schema, "r", "n")
+
+
 def test_uuids_are_refused() -> None:
     with pytest.raises(FormatError, match="w: the Avro type uuid "):
         column({"type": "string", "logicalType": "uuid"})

@@ -286,7 +286,7 @@ def test_remedies_for_floats_in_a_column_of_decimals_work(tmp_path: Path) -> Non
 
 def test_rows_without_columns_are_named_as_such(tmp_path: Path) -> None:
     table = make(tmp_path, pa.schema({"id": pa.int64(), "v": pa.string()}))
-    with pytest.raises(ValueError, match="which is required; add it; the rows have no columns$"):
+    with pytest.raises(ValueError, match=r"which is required; add it; the rows have no columns$"):
         table.upsert({})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from lookupstore.errors import listed
 from lookupstore.hudi.services.inline import TableServices
 from lookupstore.hudi.write.hoodie.known import PLACES, nearest, option_of
 from lookupstore.hudi.write.hoodie.option import HudiOption, OptionPart
@@ -69,12 +70,13 @@ def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
         raise TypeError(
             f"options is {type(given).__name__}; give WriteOptions, or a dict of Hudi's names"
         )
-    said, unknown, idle = [], [], []
+    said, unknown, nameless, idle = [], [], [], []
     for name, value in given.items():
         option = option_of(str(name))
         if option is None:
             near = nearest(str(name))
             unknown.append(f"{name!r}" + (f" (nearest: {near})" if near else ""))
+            nameless += [] if near else [name]
             continue
         if value is None:
             raise ValueError(f"options: {name} is None; give a value, or leave the option out")
@@ -84,7 +86,9 @@ def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
         text = str(value).lower() if isinstance(value, bool) else str(value).strip()
         said.append(Said(str(name), text, option, option.parsed(str(name), text)))
     if unknown:
-        remedy = next(filter(None, map(_remedy, map(str, given))), "")
+        leave = f"; leave out {listed(nameless)}" if len(unknown) > 1 else "; leave it out"
+        others = leave if nameless else ""
+        remedy = next(filter(None, map(_remedy, map(str, given))), others)
         raise ValueError(f"options: not known here: {', '.join(unknown)}{remedy}")
     _log_once(frozenset(idle), "reading" if reads else "writing")
     return sorted(said, key=lambda one: PLACES[one.option.names])

@@ -12,6 +12,10 @@ from click.shell_completion import CompletionItem
 
 from lookupstore.interrupts import quiet_interrupts
 
+# Notations of options that select rows or columns. A second one replaces the first, but people mean
+# both; other options, such as those of a wrapper script, are overridden on purpose.
+_SELECTING = {"A,B", "A", "COLUMN", "SQL", "KEY", "TEXT", "FILE|-", "PATH"}
+
 
 class LazyGroup(click.Group):
     """A group that imports a command only when it runs.
@@ -67,7 +71,10 @@ class LazyGroup(click.Group):
             if spelled in self.instead:
                 suggested = f" Use {self.instead[spelled]}"
             raise click.UsageError(f"No such command {name!r}.{suggested}", ctx)
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        if found[1] is not None and not isinstance(found[1], click.Group):
+            _check_repeats(found[1], ctx, found[2])
+        return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the name of a command without importing any, or an option of the group."""
@@ -79,3 +86,24 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.lazy[name][1]) for name in self.list_commands(ctx)])
+
+
+def _check_repeats(command: click.Command, parent: click.Context, args: list[str]) -> None:
+    """Check that no option that selects rows or columns, and takes one value, is given twice.
+
+    Raises:
+        click.UsageError: If one is.
+    """
+    ctx = command.context_class(command, parent, info_name=command.name)
+    try:
+        given = command.make_parser(ctx).parse_args(list(args))[2]
+    except click.UsageError:  # click says it when it parses them to run the command
+        return
+    once = [one for one in given if isinstance(one, click.Option) and not one.multiple]
+    for option in once:
+        if option.metavar in _SELECTING and once.count(option) > 1:
+            name = option.opts[-1]
+            how = ", with AND between the conditions" if option.metavar == "SQL" else ""
+            raise click.UsageError(
+                f"{name} is given twice; give it once: {name} {option.metavar}{how}", ctx
+            )

@@ -43,6 +43,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("build u.parquet s --key nam", "--key: the source has no column 'nam'; did you mean"),
         ("upsert users u.csv --key id", "No such option '--key'. (a store has its key)\n"),
         ("head users --columns id,name", "--columns: 'id' is a key column; leave it out"),
+        ("build u.csv s --key id --key name", "--key is given twice; give it once: --key A,B (see"),
+        ("scan users --columns name --columns=name", "--columns is given twice; give it once"),
+        ("hudi get table 1 --columns id --columns name", "--columns is given twice; give it once"),
+        (
+            "build u.csv s --key id --where id=1 --where id=2",
+            "--where is given twice; give it once: "
+            "--where SQL, with AND between the conditions (see 'lookupstore build --help')",
+        ),
+        ("get users --keys a --keys b", "--keys is given twice; give it once: --keys FILE|- (see"),
         ("get users 1 --columns nme", "--columns: no value column 'nme'; did you mean 'name'?"),
         ("info u.csv", "print its rows: lookupstore head u.csv; or make a store of it:"),
         ("changes users --since x", "--since is 'x'; give the number of a version, or a time"),

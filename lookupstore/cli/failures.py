@@ -202,6 +202,10 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"(to set a time, write .*), or give a datetime with(out)? tzinfo$": r"\1",
     r", or give pyarrow\.scalar\(text\)": "",
     r"leave this one out: except_columns=.*$": "leave this one out of the files",
+    r"has '(.*)' in row (\d+), which is not in the format ('.*')$": (
+        r"has '\1' in row \2, which is not in the format \3; correct it, or give --null '\1' if it "
+        "means null"
+    ),
     r"make one with savepoint\('(\d+)'\), then": (
         r"make one by 'lookupstore hudi savepoint TABLE \1', then"
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import glob
+import logging
 import os
 import re
 import stat
@@ -80,7 +81,7 @@ class TextFlags:
                 options are about.
         """
         # Types that are not inferred are no surprise.
-        with echoed_info(_CSV_LOGGER) if known is None and not self.types else nullcontext():
+        with echoed_info(_CSV_LOGGER, self._is_inferred) if known is None else nullcontext():
             source = open_source(rows_of(given), max_text=self.max_text, dialect=self.dialect)
         if source.in_types is None:
             self.check_unused(f"{source.description} has types of its own")
@@ -88,6 +89,10 @@ class TextFlags:
             source = _typed(source, self.types)
         self.check_zone(source.schema, source.description, known)
         return source
+
+    def _is_inferred(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is about a column whose type is not given."""
+        return not isinstance(record.args, tuple) or record.args[1] not in self.types
 
     def check_zone(
         self, schema: pa.Schema, description: str, known: pa.Schema | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -56,9 +56,17 @@ class _EchoHandler(logging.Handler):
 
 
 @contextmanager
-def echoed_info(name: str) -> Iterator[None]:
-    """Print also the information of one logger with `echo` while the block runs."""
+def echoed_info(
+    name: str, is_wanted: Callable[[logging.LogRecord], bool] = lambda _: True
+) -> Iterator[None]:
+    """Print also the information of one logger with `echo` while the block runs.
+
+    Args:
+        name: Name of the logger.
+        is_wanted: Function that returns whether to print a record.
+    """
     log, handler = logging.getLogger(name), _EchoHandler(logging.INFO)
+    handler.addFilter(is_wanted)
     before = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 
 import click
+
+from lookupstore.source.time_formats import formats_of
 
 # Texts that may mean null. Others may be values, which would be lost as null.
 _NULL = re.compile(
@@ -15,14 +15,8 @@ _NULL = re.compile(
 )
 #: Name in the context of a command for the columns that hold keys, whose types the store has.
 KEYS = "lookupstore.keys"
-# Formats of dates that are not ISO 8601, and of times after them.
-_DATES = (
-    "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d", "%d-%b-%Y", "%d %b %Y",
-    "%d %B %Y", "%B %d, %Y",
-)  # fmt: skip
 # Times that name no zone.
 _LOCAL_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d(:\d\d){1,2}(\.\d+)?"
-_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 
 
 def wrong_text(found: re.Match[str]) -> str:
@@ -104,8 +98,8 @@ class _WrongText:
         if not is_date and not self.kind.startswith("timestamp"):
             return None
         kind = "date" if is_date else "timestamp" if "tz=" in self.kind else "timestamp_ntz"
-        forms = [date + time for date in _DATES for time in _TIMES[: 1 if is_date else None]]
-        fitting = [self._types(f"{kind}({form})") for form in forms if _is_in(self.text, form)]
+        forms = formats_of(self.text, times=not is_date)
+        fitting = [self._types(f"{kind}({form})") for form in forms]
         if fitting:
             quoted = (one.replace("--types ", "--types '") + "'" for one in fitting)
             return f"give {' or '.join(quoted)}"
@@ -129,9 +123,3 @@ class _WrongText:
 
     def _or_text(self, remedy: str) -> str:
         return remedy if self.is_no_text else f"{remedy}, or give {self._types('text')}"
-
-
-def _is_in(text: str, form: str) -> bool:
-    with suppress(ValueError):
-        return bool(datetime.strptime(text, form))
-    return False

@@ -22,11 +22,14 @@ from lookupstore.source._csv import RowEnds
 from lookupstore.source.csv_dialect import POINT, USUAL, CsvDialect
 from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
 from lookupstore.source.text_values import MISFITS, RECODE, type_of, typed, typed_or_null
+from lookupstore.source.time_formats import likely_formats
 
 # Minimum size of a piece in bytes.
 _PIECE = 1 << 19
 # Maximum number of bytes of a row, and of a text, that errors show.
 _SHOWN = 60
+# Number of values that show the notation of dates.
+_FEW = 100
 # Arrow's error about a row with another number of fields than names.
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 # Numbers that may have points between thousands, and a comma before the fraction.
@@ -88,6 +91,7 @@ class CsvRows:
             for name, kind, column in zip(self.names, kinds, columns, strict=True):
                 if kind == pa.string():
                     self._note_numbers(name, column)
+                    self._note_dates(name, column)
         return pa.schema(zip(self.names, kinds, strict=True))
 
     def _note_numbers(self, name: str, column: pa.Array) -> None:
@@ -114,6 +118,30 @@ class CsvRows:
             name,
             shown,
             " and ".join(remedies),
+        )
+
+    def _note_dates(self, name: str, column: pa.Array) -> None:
+        """Log that a column is text because its dates or times are not ISO 8601.
+
+        Texts such as 31.01.2026 are not in the order of their dates.
+
+        Args:
+            name: Name of the column.
+            column: Its first values, as bytes.
+        """
+        texts = [_text(one) for one in column[:_FEW].drop_null().to_pylist()]
+        forms = likely_formats(texts)
+        if not forms:
+            return
+        kind = "timestamp_ntz" if "%M" in forms[0] else "date"
+        _log.info(
+            "%s: the column %r is text, because its %s are written as %r; to read %s, give %s",
+            self._name,
+            name,
+            "times" if kind == "timestamp_ntz" else "dates",
+            texts[0],
+            "times" if kind == "timestamp_ntz" else "dates",
+            " or ".join(f"--types '{name}={kind}({form})'" for form in forms),
         )
 
     def read(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import pyarrow as pa
@@ -12,6 +14,12 @@ _OF_TIMES = ("%H", "%I", "%p", "%M", "%S", "%f")
 # Parts without anything between them: 2026111 has two readings as %Y%m%d.
 _ADJACENT = re.compile("%[A-Za-z]%[A-Za-z]")
 _KNOWN = frozenset((_DAY, *_MONTHS, *_YEARS, *_OF_TIMES, "%%"))
+# Formats of dates that are not ISO 8601, and of times after them.
+_DATES = (
+    "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d", "%d-%b-%Y", "%d %b %Y",
+    "%d %B %Y", "%B %d, %Y",
+)  # fmt: skip
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 
 
 def check_format(form: str, kind: pa.DataType) -> None:
@@ -67,3 +75,42 @@ def parsed(texts: pa.Array, kind: pa.DataType, form: str) -> pa.Array | None:
         return times.cast(kind)
     except ValueError:  # also of Arrow: a fraction that the type lacks
         return None
+
+
+def formats_of(text: str, *, times: bool) -> Iterator[str]:
+    """Yield the usual formats that a text is in.
+
+    Args:
+        text: A date or time that is not ISO 8601, or any other text.
+        times: Whether times of a day may be after dates.
+
+    >>> list(formats_of("1/2/2026 07:40", times=True))
+    ['%m/%d/%Y %H:%M', '%d/%m/%Y %H:%M']
+    """
+    for date in _DATES:
+        for time in _TIMES if times else ("",):
+            if is_in(text, date + time):
+                yield date + time
+
+
+def likely_formats(texts: Sequence[str]) -> list[str]:
+    """Return the usual formats that nine of ten texts are in, as many of them as any other format.
+
+    Digits without signs between them are codes rather than dates.
+
+    >>> likely_formats(["31.01.2019", "30.02.2022"] + ["01.02.2022"] * 8), likely_formats(["x"])
+    (['%d.%m.%Y'], [])
+    """
+    first = {form for text in texts[:3] for form in formats_of(text, times=True)}
+    counts = {form: sum(is_in(text, form) for text in texts) for form in first}
+    most = max(counts.values(), default=0)
+    if most * 10 < len(texts) * 9:
+        return []
+    return sorted(form for form in counts if counts[form] == most and not _ADJACENT.search(form))
+
+
+def is_in(text: str, form: str) -> bool:
+    """Return whether a text is in a format."""
+    with suppress(ValueError):
+        return bool(datetime.strptime(text, form))
+    return False

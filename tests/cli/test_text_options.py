@@ -677,3 +677,42 @@ def test_deletes_in_the_notation_of_the_rows() -> None:
     done("upsert s new.csv --names id,day,v --deletes gone.parquet --delimiter ;")
     done("upsert s --deletes - --names id,day --delimiter |", given="4|d\n")
     assert rows_of("s") == []
+
+
+def test_dates_that_are_text_and_how_to_read_them(here: Path) -> None:
+    """As text, 31.01.2019 is greater than 01.02.2022, which --on-duplicate max:COLUMN compares."""
+    Path("a.csv").write_text(
+        "id;day;at;us;code\n1;31.01.2019;1.2.2026 7:40;1/31/2026;1.2\n"
+        "1;01.02.2022;;2/28/2026;1.3.4\n"
+    )
+    said = run("build a.csv s --key id --delimiter ; --on-duplicate max:day")
+    assert (said.exit_code, said.stderr) == (
+        0,
+        f"{here}/a.csv: the column 'day' is text, because its dates are written as '31.01.2019'; "
+        "to read dates, give --types 'day=date(%d.%m.%Y)'\n"
+        f"{here}/a.csv: the column 'at' is text, because its times are written as '1.2.2026 7:40'; "
+        "to read times, give --types 'at=timestamp_ntz(%d.%m.%Y %H:%M)'\n"
+        f"{here}/a.csv: the column 'us' is text, because its dates are written as '1/31/2026'; "
+        "to read dates, give --types 'us=date(%m/%d/%Y)'\n",
+    )
+    types = ("day=date(%d.%m.%Y)", "us=text")
+    line = "build a.csv s --key id --delimiter ; --on-duplicate max:day --overwrite --types"
+    said = run(line, ",".join(types))
+    assert (said.exit_code, said.stderr.count("is text"), rows_of("s")[0]["day"].year) == (
+        0,
+        1,
+        2022,
+    )
+
+
+def test_days_that_no_month_has(here: Path) -> None:
+    days = ["31.01.2019"] * 9 + ["30.02.2022"]
+    Path("a.csv").write_text("id,day\n" + "".join(f"{n},{day}\n" for n, day in enumerate(days)))
+    assert "give --types 'day=date(%d.%m.%Y)'" in run("head a.csv").stderr
+    said = refused("build a.csv s --key id --types", "day=date(%d.%m.%Y)")
+    assert said.endswith(
+        "has '30.02.2022' in row 10, which is not in the format '%d.%m.%Y'; correct it, or "
+        "give --null '30.02.2022' if it means null\n"
+    )
+    done("build a.csv s --key id --null 30.02.2022 --null '' --types", "day=date(%d.%m.%Y)")
+    assert rows_of("s")[9]["day"] is None

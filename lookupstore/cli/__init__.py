@@ -22,6 +22,7 @@ _COMMANDS = {
     "follow": ("lookupstore.cli.following", "Bring a store to the newest snapshot of a table."),
     "sync": ("lookupstore.cli.following", "Bring a store that follows a table up to date."),
     "upsert": ("lookupstore.cli.changing", "Change rows of a store, and delete keys."),
+    "delete": ("lookupstore.cli.deleting", "Delete rows of a store by their keys."),
     "compact": ("lookupstore.cli.changing", "Merge the changes of a store into its buckets."),
     "changes": ("lookupstore.cli.changing", "Print what became of rows between two versions."),
     "get": ("lookupstore.cli.lookups", "Print the rows with the given keys."),
@@ -52,11 +53,21 @@ _COMMANDS = {
 }
 # Names that other tools give their commands.
 _INSTEAD = {
-    "delete": "'lookupstore upsert STORE --deletes FILE', or 'lookupstore hudi delete TABLE'.",
     "restore": "'lookupstore publish STORE STORE --version N --overwrite', or 'lookupstore hudi "
     "restore TABLE INSTANT'.",
     "history": "'lookupstore versions STORE', or 'lookupstore hudi history TABLE'.",
     "cache": "'lookupstore doctor', which prints the cache folder and its size.",
+    "count": "'lookupstore info STORE', which prints num_rows.",
+    "ls": "'lookupstore versions STORE', or 'lookupstore info PATH'.",
+    "list": "'lookupstore versions STORE', or 'lookupstore info PATH'.",
+    "tail": "'lookupstore scan STORE --reverse --limit N'.",
+    "cat": "'lookupstore scan STORE --output csv'.",
+    "export": "'lookupstore scan STORE -o FILE'.",
+    "diff": "'lookupstore changes STORE --since VERSION'.",
+    "check": "'lookupstore verify PATH'.",
+    "clean": "'lookupstore expire STORE', or 'lookupstore hudi clean TABLE'.",
+    "rollback": "'lookupstore publish STORE STORE --version N --overwrite', or 'lookupstore hudi "
+    "rollback TABLE'.",
 }
 
 

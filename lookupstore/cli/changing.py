@@ -159,7 +159,10 @@ def compact(path: str, temp_dir: str | None, threads: int | None, retain: str, o
         open_store(path) as store,
         store.compact(threads=threads, retain=kept_for, temp_dir=temp_dir) as compacted,
     ):
-        write_info(compacted, output)
+        if output == "table" and compacted.version == store.version:
+            echo(f"{shown_uri(path)}: nothing to compact, version {store.version} stays")
+        else:
+            write_info(compacted, output)
 
 
 @click.command()

@@ -56,9 +56,9 @@ class ColumnNames(click.types.StringParamType):
 
 
 #: Columns of the sources of a command, or of the store that it reads.
-COLUMNS = ColumnNames("sources", "source", "paths", "path")
+COLUMNS = ColumnNames("sources", "source", "table", "paths", "path")
 #: The same without the columns of the key.
-VALUE_COLUMNS = ColumnNames("sources", "source", "paths", "path", values=True)
+VALUE_COLUMNS = ColumnNames("sources", "source", "table", "paths", "path", values=True)
 #: Columns of the facts of a join.
 FACT_COLUMNS = ColumnNames("facts")
 #: Columns of the file that a new table is made like.

@@ -36,7 +36,8 @@ def completed(line: str, last: str = "") -> list[str]:
 
 def test_paths_are_left_to_the_shell() -> None:
     for line in ("get", "build", "scan", "build rows.parquet", "join rows.parquet", "hudi scan",
-                 "hudi upsert table", "upsert store --deletes", "get store --keys"):  # fmt: skip
+                 "hudi upsert table", "upsert store --deletes", "get store --keys",
+                 "delete store --keys"):  # fmt: skip
         assert completed(line, "ro") == ["<file>"], line
 
 
@@ -68,6 +69,8 @@ def test_columns_of_the_argument_that_has_them() -> None:
     assert completed("build rows.csv --key", "id,nu") == ["id,number"]
     assert completed("upsert store rows.parquet --sequence", "nu") == ["number"]
     assert completed("join rows.parquet store --on", "i") == ["id"]
+    assert completed("follow rows.parquet store --key", "na") == ["name"]
+    assert completed("follow rows.parquet store --key id --columns", "") == ["name", "number"]
     assert completed("hudi scan table --columns", "na") == ["name"]
     assert completed("hudi cluster table --by", "na") == ["name"]
 
@@ -136,7 +139,7 @@ def test_commands_and_options_that_were_meant() -> None:
     assert "No such command 'vrify'. Did you mean 'verify'?" in said("vrify", "store")
     assert "No such command 'upsrt'. Did you mean 'upsert'?" in said("hudi", "upsrt", "table")
     assert "No such command 'nope'. (see" in said("nope")
-    assert "'delete'. Use 'lookupstore upsert STORE --deletes FILE'" in said("delete", "store", "1")
+    assert "'tail'. Use 'lookupstore scan STORE --reverse --limit N'" in said("tail", "store")
     assert "'restore'. Use 'lookupstore publish STORE STORE --version N" in said("restore", "store")
     assert "'history'. Use 'lookupstore versions STORE'" in said("history", "store")
     assert "'cache'. Use 'lookupstore doctor'" in said("cache")

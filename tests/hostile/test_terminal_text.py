@@ -132,6 +132,7 @@ KEY = f"{NAME}1"
 LINES: dict[str, list[list[str]]] = {
     "build": [["H/flat.csv", "H/new", "--key", NAME], ["H/rows.parquet", "H/new2", "--key", NAME]],
     "upsert": [["H/store", "H/rows.parquet"], ["H/store", "--deletes", "H/keys.parquet"]],
+    "delete": [["H/store", KEY], ["H/store", "--keys", "H/keys.parquet"]],
     "compact": [["H/store"]],
     "changes": [["H/store", "--since", "1"], ["H/store"]],
     "get": [

@@ -142,6 +142,7 @@ def test_commands_take_options(server: ObjectStore, tmp_path: Path) -> None:
         run("scan", path, *key)
         run("get", path, "--keys", rows, *key)
     run("upsert", store, rows, "--deletes", rows, status=2)  # both upserted and deleted
+    run("delete", store, "3")
     run("upsert", store, "--deletes", rows)
     run("compact", store)
     assert len(run("versions", store, "--output", "json")) > 2

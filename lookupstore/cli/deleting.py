@@ -1,0 +1,68 @@
+"""``lookupstore delete``: delete rows of a store by their keys."""
+
+from __future__ import annotations
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lookupstore.cli.key_files import check_one_of, read_keys
+from lookupstore.cli.key_text import MOST_NAMED, key_texts, missing_text, parse_keys
+from lookupstore.cli.options import PLACE, output_option, retain_option
+from lookupstore.cli.output import write_json
+from lookupstore.cli.sources import TextFlags, key_text_flags
+from lookupstore.cli.terminal import echo
+from lookupstore.quantities import counted, seconds_of
+from lookupstore.storage.uris import shown_uri
+from lookupstore.store.store import open as open_store
+from lookupstore.store.upserting import upsert as upsert_store
+
+
+@click.command()
+@click.argument("path", type=PLACE, metavar="STORE")
+@click.argument("keys", nargs=-1, metavar="[KEY...]")
+@click.option("--keys", "keys_file", type=PLACE, metavar="FILE|-", help="Delete the keys of a "
+              "Parquet, ORC, Arrow IPC or CSV file that has the key columns, or of lines with a "
+              "key each; - is standard input: an Arrow IPC stream, CSV or lines.")  # fmt: skip
+@key_text_flags
+@retain_option
+@output_option("table", "json")
+def delete(
+    path: str,
+    keys: tuple[str, ...],
+    keys_file: str | None,
+    text: TextFlags,
+    retain: str,
+    output: str,
+) -> None:
+    """Delete the rows of a store with these keys; missing keys are named and ignored.
+
+    'lookupstore get --help' says how to type keys. 'lookupstore upsert --deletes' deletes and
+    changes rows in one version.
+    """
+    check_one_of(keys, keys_file, text)
+    kept_for = seconds_of(retain, "--retain")
+    with open_store(path) as store:
+        known = store.key_schema.schema
+        if keys_file is None:
+            asked = parse_keys(keys, known)
+        else:
+            with read_keys(keys_file, known, text) as found:
+                asked = pa.concat_tables([found.schema.empty_table(), *found.tables])
+        asked = asked.group_by(asked.column_names, use_threads=False).aggregate([])
+        present = store.contains(asked)
+    missing = asked.filter(pc.invert(present))
+    number = store.version
+    if present.true_count:
+        with upsert_store(path, deletes=asked.filter(present), retain=kept_for) as changed:
+            number = changed.version
+    if output == "json":
+        write_json({"path": shown_uri(path), "version": number, "deleted": present.true_count,
+                    "missing": len(missing)})  # fmt: skip
+    else:
+        echo(f"{shown_uri(path)}: {counted(present.true_count, 'row')} deleted, version {number}")
+    if len(missing):
+        first = missing_text(key_texts(missing.slice(0, MOST_NAMED)),
+                             has_more=len(missing) > MOST_NAMED)  # fmt: skip
+        counts = f"{len(missing):,} of {counted(len(asked), 'key')}"
+        echo(f"{shown_uri(path)}: {counts} not found: {first}", err=True)

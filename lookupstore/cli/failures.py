@@ -33,8 +33,18 @@ _USAGE_ERRORS = (
 REPAIR = "https://github.com/lookupstore/lookupstore/blob/main/docs/how-to/repair-damage.md"
 # Options of the main command.
 _BEFORE = ("--debug", "--storage-option")
-# Options by names that Hudi and other tools give them.
-_MEANT = {
+# Options of other tools, Hudi's among them, and the option that is meant.
+_OPTIONS = {
+    "--end": "--stop",
+    "--from": "--start",
+    "--to": "--stop",
+    "--format": "--output",
+    "--json": "--output json",
+    "--csv": "--output csv",
+    "--filter": "--where",
+    "--delete": "--deletes",
+    "--sep": "--delimiter",
+    "--separator": "--delimiter",
     "--precombine": "--ordering",
     "--precombine-field": "--ordering",
     "--record-key": "--key",
@@ -62,6 +72,12 @@ def _build_of_table(found: re.Match[str]) -> str:
     is_followed = context is not None and context.invoked_subcommand == "follow"
     command = "follow" if is_followed else "build"
     return f"run: lookupstore {command} {shlex.quote(folder)} STORE --key COLUMN"
+
+
+def _made_by(_: re.Match[str]) -> str:
+    context = click.get_current_context(silent=True)
+    is_synced = context is not None and context.invoked_subcommand == "sync"
+    return f"'lookupstore {'follow' if is_synced else 'build'}' makes"
 
 
 def _follow_again(found: re.Match[str]) -> str:
@@ -210,7 +226,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
         r"make one by 'lookupstore hudi savepoint TABLE \1', then"
     ),
     r"choose the other columns, or give rows as": "choose others with --columns, or give rows as",
-    r"\blookupstore\.build makes": "'lookupstore build' makes",
+    r"\blookupstore\.build makes": _made_by,
     r"; lookupstore\.sst\.Reader opens sorted files, lookupstore\.build builds a store": (
         "; 'lookupstore build' makes a store"
     ),
@@ -273,8 +289,8 @@ class Main(LazyGroup):
             said = " ".join(error.format_message().split())
             said = said.removesuffix(" Did you mean '--help'?")  # every command has it
             said = said.replace("is not a valid integer range.", "is not a whole number.")
-            if isinstance(error, click.NoSuchOption) and error.option_name == "--key":
-                said = "No such option '--key'."  # not: did you mean '--memory'
+            if isinstance(error, click.NoSuchOption):
+                said = _said_of_option(error, said)
             echo(f"Error: {said}{_help(error)}", err=True)
             status = error.exit_code
         except (click.Abort, KeyboardInterrupt):
@@ -321,16 +337,22 @@ def _leave_nothing_to_write() -> None:
         _reader_has_gone()
 
 
+def _said_of_option(error: click.NoSuchOption, said: str) -> str:
+    """Return what is said of an option that a command lacks, with the one that it has instead."""
+    if error.option_name == "--key":
+        return "No such option '--key'."  # not: did you mean '--memory'
+    instead = _OPTIONS.get(error.option_name)
+    params = [] if error.ctx is None else error.ctx.command.params
+    if instead is not None and any(instead.split()[0] in one.opts for one in params):
+        return f"No such option {error.option_name!r}. Use '{instead}'."
+    return said
+
+
 def _help(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name in _BEFORE:
         return " (it goes before the command)"
     if isinstance(error, click.NoSuchOption) and error.option_name == "--key":
         return " (a store has its key)"
-    if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT:
-        params = [] if error.ctx is None else error.ctx.command.params
-        usual = _MEANT[error.option_name]
-        if any(usual in one.opts for one in params):
-            return f" (did you mean {usual}?)"
     if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
         params = [] if error.ctx is None else error.ctx.command.params
         letter = error.option_name[1:2]
@@ -369,10 +391,25 @@ def message_of(error: Exception) -> str:
         is_relative = "://" not in path and not os.path.isabs(path)
         looked = error.errno == errno.ENOENT and is_relative
         at = f" (looked for {os.path.abspath(path)})" if looked else ""
+        if error.errno == errno.ENOENT:
+            at += _near(path)
         return spoken(f"{path}: {error.strerror}{at}")
     if isinstance(error, (LookupStoreError, OSError, ImportError, RuntimeError, *_USAGE_ERRORS)):
         return spoken(str(error)) or type(error).__name__
     return f"{type(error).__name__}: {error} (run 'lookupstore --debug ...' for the traceback)"
+
+
+def _near(path: str) -> str:
+    """Return the question whether the path with the closest name was meant, or an empty text."""
+    # Only failures need it.
+    from difflib import get_close_matches
+
+    folder, name = os.path.split(path)
+    try:
+        close = get_close_matches(name, os.listdir(folder or "."), n=1, cutoff=0.7)
+    except OSError:  # a folder is missing, or the path is a URI
+        return ""
+    return f"; did you mean {os.path.join(folder, close[0])!r}?" if close else ""
 
 
 def spoken(message: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -306,7 +307,7 @@ def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
         if _is_json(head, key.names):
             raise _json_error(name)
         if len(key) == 1:
-            return Keys(key_types(key), (parse_columns([one], key) for one in _lines(whole, name)))
+            return Keys(key_types(key), _parsed_lines(_lines(whole, name), key, name))
         lines = CsvDialect(separator=",", names=tuple(key.names))
         rows = CsvRows(_blocks(whole), name, dialect=lines)
         return _parsed(rows.read(wanted.as_given(key, key.names, name)), key)
@@ -350,6 +351,36 @@ def _lines(whole: BinaryIO, name: str) -> Iterator[pa.Array]:
         yield _texts(lines, name)
     if rest:
         yield _texts([rest], name)
+
+
+def _parsed_lines(texts: Iterator[pa.Array], key: pa.Schema, name: str) -> Iterator[pa.Table]:
+    """Yield the keys of lines.
+
+    Raises:
+        UsageError: If a line is not a key. The error names the line.
+    """
+    before = 0
+    for lines in texts:
+        try:
+            yield parse_columns([lines], key)
+        except ValueError as error:
+            at = bisect_left(range(1, len(lines)), True, key=lambda n: _is_wrong(lines[:n], key))
+            where = f"--keys: {name}: line {before + at + 1}"
+            if lines[at].as_py() == "":
+                raise click.UsageError(
+                    f"{where} is empty; delete it, or write \\N for null"
+                ) from None
+            raise click.UsageError(f"{where}: {error}") from None
+        before += len(lines)
+
+
+def _is_wrong(texts: pa.Array, key: pa.Schema) -> bool:
+    """Return whether one of several texts is not a key."""
+    try:
+        parse_columns([texts], key)
+    except ValueError:
+        return True
+    return False
 
 
 def _texts(lines: list[bytes], name: str) -> pa.Array:

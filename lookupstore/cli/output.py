@@ -180,6 +180,8 @@ def check_out(out: str | None) -> None:
     asked = click.get_current_context().get_parameter_source("output")
     if asked is not ParameterSource.DEFAULT:
         raise click.UsageError("give --output or -o, whose ending says the format")
+    if out in ("-", "/dev/stdout"):
+        raise click.UsageError(f"-o {out}: rows are printed if you leave -o out, and give --output")
     file_format(out)
 
 

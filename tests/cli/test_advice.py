@@ -23,6 +23,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = pa.table({"id": [1, 2], "name": ["a", "b"]})
     Path("u.csv").write_text("id,name\n1,a\n2,b\n")
     pq.write_table(rows, "u.parquet")
+    Path("lines.txt").write_text("1\n2\n\n1\n")
+    Path("typo.txt").write_text("1\nx\n2\ny")
     lookupstore.build(rows, "users", key="id").close()
     HudiTable.create("table", rows, record_key="id").insert(rows)
     return tmp_path
@@ -52,6 +54,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "--where SQL, with AND between the conditions (see 'lookupstore build --help')",
         ),
         ("get users --keys a --keys b", "--keys is given twice; give it once: --keys FILE|- (see"),
+        ("scan users --end 2", "No such option '--end'. Use '--stop'. (see 'lookupstore scan"),
+        ("get users 1 --json", "No such option '--json'. Use '--output json'. (see"),
+        ("get users 1 --format csv", "No such option '--format'. Use '--output'. (see"),
+        ("versions users --csv", "No such option '--csv'. Use '--output csv'. (see"),
+        ("count users", "No such command 'count'. Use 'lookupstore info STORE', which prints"),
+        ("scan users -o -", "-o -: rows are printed if you leave -o out, and give --output"),
+        ("get users --keys lines.txt", "--keys: lines.txt: line 3 is empty; delete it, or write"),
+        ("get users --keys typo.txt", "--keys: typo.txt: line 2: 'x' is not int64"),
+        ("get usrs 1", "/users'?"),
+        ("get nothing 1", "/nothing: No such file or directory\n"),
         ("get users 1 --columns nme", "--columns: no value column 'nme'; did you mean 'name'?"),
         ("info u.csv", "print its rows: lookupstore head u.csv; or make a store of it:"),
         ("changes users --since x", "--since is 'x'; give the number of a version, or a time"),
@@ -67,6 +79,16 @@ def test_advice(here: Path, line: str, said: str) -> None:
     done = click.testing.CliRunner().invoke(main, line.split())
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_what_makes_a_store_of_a_table(here: Path) -> None:
+    Path("delta/_delta_log").mkdir(parents=True)
+    Path("delta/_delta_log/00000000000000000000.json").write_text("{}")
+    for line, command in (("sync delta", "follow"), ("versions delta", "build")):
+        done = click.testing.CliRunner().invoke(main, line.split())
+        assert (done.exit_code, done.stdout) == (1, "")
+        said = f"but a Delta table; 'lookupstore {command}' makes a store of its rows\n"
+        assert done.stderr.endswith(said)
 
 
 def test_a_group_without_a_command_is_its_help() -> None:

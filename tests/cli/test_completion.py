@@ -152,7 +152,7 @@ def test_commands_and_options_that_were_meant() -> None:
     assert "'compact'. Use 'lookupstore hudi cluster TABLE" in said("hudi", "compact", "table")
     assert "No such option '-k'. (did you mean --key?)" in said("build", "a", "b", "-k", "id")
     created = said("hudi", "create", "t", "--like", "f", "--precombine", "at")
-    assert "No such option '--precombine'. (did you mean --ordering?)" in created
+    assert "No such option '--precombine'. Use '--ordering'." in created
     assert "No such option '--schema'. (see" in said("hudi", "info", "t", "--schema", "f")
     assert "No such option '--where'. (see " in said("head", "store", "--where", "id = 1")
     assert "(keys need no option; did you mean --keys or --key?)" in said("get", "store", "-k", "1")

@@ -91,6 +91,15 @@ def test_what_makes_a_store_of_a_table(here: Path) -> None:
         assert done.stderr.endswith(said)
 
 
+def test_commas_between_keys_that_are_texts(here: Path) -> None:
+    lookupstore.build({"zip": ["02134", "1,2"]}, "zips", key="zip").close()
+    run = click.testing.CliRunner().invoke
+    assert run(main, ["get", "zips", "1,2"]).stderr == ""
+    done = run(main, ["get", "zips", "02134,10001"])
+    assert done.stderr == "Error: zips: no key '02134,10001'; put spaces between keys\n"
+    assert run(main, ["get", "zips", "9"]).stderr == "Error: zips: no key '9'\n"
+
+
 def test_a_group_without_a_command_is_its_help() -> None:
     done = click.testing.CliRunner().invoke(main, ["hudi"])
     assert (done.exit_code, done.stderr) == (0, "")

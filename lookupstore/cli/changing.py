@@ -247,7 +247,8 @@ def _keys(files: tuple[str, ...], keys: pa.Schema, text: TextFlags, *, are_alone
     for name in names:
         if name not in source.schema.names:
             raise click.UsageError(
-                f"--deletes: no key column {name!r}; the files have [{listed(source.schema.names)}]"
+                f"--deletes: no key column {name!r}; the files have "
+                f"[{listed(source.schema.names)}]; 'lookupstore delete' takes lines of keys"
             )
     schema = pa.schema([source.schema.field(name) for name in names])
     return pa.Table.from_batches(source.batches(names), schema=schema)

@@ -80,3 +80,9 @@ def test_what_deletes_nothing(line: str, said: str) -> None:
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr
     assert len(keys_of("numbers")) == 4
+
+
+def test_an_upsert_leads_to_lines_of_keys() -> None:
+    done = run("upsert numbers --deletes -", "3\n")
+    assert done.exit_code == 2
+    assert "no key column 'id'; the files have ['3']; 'lookupstore delete' takes" in done.stderr

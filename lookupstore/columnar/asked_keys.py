@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.columnar.encoded_keys import EncodedKeys
 from lookupstore.columnar.key_ranges import KeyRange
-from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
 from lookupstore.sorting._sort import lower_bound, sort_keys
 
@@ -19,7 +19,7 @@ class AskedKeys:
     """Keys in ascending order, each open until a file decides it.
 
     Args:
-        keys: Keys in any form of `lookupstore.keys.arguments`. Keys with a null are never open.
+        keys: The keys of a call. Keys with a null are never open.
         schema: Schema that encodes the keys of all files.
 
     Attributes:
@@ -29,8 +29,8 @@ class AskedKeys:
         open: Number of the n keys that are not decided.
     """
 
-    def __init__(self, keys: object, schema: KeySchema) -> None:
-        encoded = encode_keys(keys, schema)
+    def __init__(self, keys: EncodedKeys, schema: KeySchema) -> None:
+        encoded = keys.of(schema)
         self.count: int = len(encoded)
         there = np.flatnonzero(np.asarray(encoded.is_valid()))
         order, _ = sort_keys(encoded.drop_null())
@@ -53,8 +53,7 @@ class AskedKeys:
     def encoded(self, turns: Turns, schema: KeySchema) -> pa.Array:
         """Return some keys in the encoding of another schema, null if it cannot encode them."""
         if schema not in self._by_schema:
-            every = encode_keys(self._given, schema)
-            self._by_schema[schema] = every.take(pa.array(self.at))
+            self._by_schema[schema] = self._given.of(schema).take(pa.array(self.at))
         keys = self._by_schema[schema]
         if len(turns) and turns[-1] - turns[0] + 1 == len(turns):
             return keys.slice(int(turns[0]), len(turns))

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.keys.arguments import encode_keys, keys_in_list
 from lookupstore.keys.schema import KeySchema
 
@@ -48,3 +49,16 @@ class EncodedKeys:
             least, greatest = bounds["min"], bounds["max"]
             self._bounds[schema] = None if least is None else (least, greatest)
         return self._bounds[schema]
+
+    def is_apart(self, lookup: FileLookup) -> bool:
+        """Return whether all keys of a file are less or greater than these keys."""
+        bounds = self.bounds(lookup.plan.build.key_schema)
+        return bounds is None or lookup.is_apart(*bounds)
+
+    def may_be_in(self, lookup: FileLookup) -> bool:
+        """Return whether one of the keys is in the range of the keys of a file."""
+        return not self.is_apart(lookup) and lookup.may_have(self.of(lookup.plan.build.key_schema))
+
+    def is_ruled_out(self, lookup: FileLookup) -> bool:
+        """Return whether a slow test shows that a file has no key. There is no such test."""
+        return False

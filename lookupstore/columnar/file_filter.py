@@ -11,7 +11,12 @@ from lookupstore.filters.row_filter import RowFilter
 from lookupstore.source.reading import fitted
 
 
-def _as_in_others(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
+def as_in_others(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
+    """Return a column of a file in the type that it has in all files together.
+
+    Raises:
+        ValueError: If a value does not fit into the type.
+    """
     return fitted(column, field, path, "in the other files")
 
 
@@ -28,7 +33,7 @@ class FileFilter:
 
     condition: RowFilter
     columns: pa.Schema
-    fit: Callable[[pa.Array, pa.Field, str], pa.Array] = _as_in_others
+    fit: Callable[[pa.Array, pa.Field, str], pa.Array] = as_in_others
 
     @property
     def identity(self) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from lookupstore.columnar.chosen_files import chosen_files, wanted_names
 from lookupstore.columnar.encoded_keys import EncodedKeys
 from lookupstore.columnar.file_lookup import FileLookup
 from lookupstore.columnar.files_for_paimon import FilesForPaimon
+from lookupstore.columnar.files_together import KeyOwners, owners_in
 from lookupstore.columnar.lookup_file import MODES, LookupFilePlan, Mode
 from lookupstore.columnar.named_files import Given, NamedFiles, NamedTable, Origin, named_files
 from lookupstore.columnar.open_files import OpenFiles
@@ -30,7 +32,7 @@ from lookupstore.columnar.published import (
 )
 from lookupstore.columnar.rent import BUILDS, Build, Rent
 from lookupstore.columnar.source_file import SourceFile
-from lookupstore.errors import DuplicateKeyError, FormatError, LookupStoreError
+from lookupstore.errors import DuplicateKeyError, FormatError
 from lookupstore.filters import Filter
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.schema import KeySchema
@@ -39,8 +41,6 @@ from lookupstore.progress import Advance, progress_bars
 from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
 from lookupstore.sorting.runs import MIN_MEMORY, RepeatedKeyError, merge
-from lookupstore.sst.owners import OwnerTables
-from lookupstore.storage import descriptors
 from lookupstore.storage.location import Location
 
 if TYPE_CHECKING:  # in typing since Python 3.11
@@ -55,8 +55,6 @@ Rule = Literal["error", "first", "last"]
 _RULES: tuple[Rule, ...] = ("error", "first", "last")
 
 _log = logging.getLogger(__name__)
-
-A = TypeVar("A")
 
 
 class ColumnarFiles(FilesForPaimon):
@@ -211,7 +209,7 @@ class ColumnarFiles(FilesForPaimon):
         where: Filter | None,
         latest_partition: str | None,
         rents: dict[str, Rent],
-        owners: dict[KeySchema, OwnerTables],
+        owners: KeyOwners,
     ) -> None:
         self.path: str = uri
         self._rule = rule
@@ -220,6 +218,10 @@ class ColumnarFiles(FilesForPaimon):
         self._table = table
         self._rows_left = rows_left
         self._follow(origin, commit, where, latest_partition)
+        residency = Residency() if residency is None else residency
+        # Objects share them that look keys up in newer and newer files.
+        self._owners = owners
+        owners_of = owners_in(owners, residency, f"{uri} {mode}")
         self._set_up(
             mode=mode,
             key=key,
@@ -230,9 +232,8 @@ class ColumnarFiles(FilesForPaimon):
             memory=memory,
             residency=residency,
             rents=rents,
+            opened=partial(OpenFiles, rule=rule, owners=owners_of),
         )
-        # Objects share them that look keys up in newer and newer files.
-        self._owners = owners
         names = "".join(plan.name for plan in plans)
         said = f"{names} {values} {mode} {rule} {build} {rows_left}"
         if isinstance(origin, NamedTable):
@@ -307,7 +308,7 @@ class ColumnarFiles(FilesForPaimon):
 
     @property
     def _calls_in_threads(self) -> bool:
-        return not self._listed_files().closed
+        return not self._together.listed().closed
 
     def contains(self, keys: Any) -> pa.BooleanArray:
         """Return whether a file has each of many keys: Arrow booleans, never null.
@@ -315,7 +316,7 @@ class ColumnarFiles(FilesForPaimon):
         Raises the errors of `lookup`.
         """
         asked = EncodedKeys(keys, self._key)
-        present = self._asked_together(asked, lambda files: files.contains(asked))
+        present = self._together.answer(asked, lambda files: files.contains(asked))
         if present is None:
             present = pa.array(self._places(asked)[0] >= 0)
         self._count(present)
@@ -325,83 +326,13 @@ class ColumnarFiles(FilesForPaimon):
         asked = EncodedKeys(keys, self._key)
         fields = [self._values.field(name) for name in names]
         file = FILE if self.mode in ("position", "value_and_position") else None
-        found = self._asked_together(asked, lambda files: files.lookup(asked, fields, file))
+        found = self._together.answer(asked, lambda files: files.lookup(asked, fields, file))
         if found is None:
             present, table = self._answers(names, *self._places(asked))
         else:
             present, table = found[0], pa.table(found[1], names=list(names))
         self._count(present)
         return present, table
-
-    def _asked_together(self, keys: EncodedKeys, ask: Callable[[OpenFiles], A | None]) -> A | None:
-        """Return the answer of all open files, or None if the files have to be asked one by one.
-
-        Args:
-            keys: Keys that the files are asked for.
-            ask: Function that returns the answer of the files.
-        """
-        try:
-            files = self._open_files(keys)
-            return None if files is None else ask(files)
-        except (LookupStoreError, OSError, ValueError) as error:
-            _log.info("%s: the files are asked one by one: %s", self.path, error)
-            return None
-
-    def _open_files(self, keys: EncodedKeys) -> OpenFiles | None:
-        """Return the open lookup files. None: another file may have one of the keys.
-
-        Lookup files of this host that may have a key are opened, if all of them may be open.
-        """
-        files = self._listed_files()
-        if wanted := self._closed_with(keys, files):
-            near = [number for number in files.opened if not self._is_apart(number, keys)]
-            if len(near) + len(wanted) > descriptors.most():  # to open some would close others
-                return None
-            for number in near:  # so that those used before are closed, if some have to be
-                descriptors.used(self._lookups[number])
-            for lookup in wanted:
-                if not lookup.is_ready() or lookup.open_reader is None:
-                    return None
-            self._together.files = None  # also if one was open, and all of it is here only now
-            files = self._listed_files()
-            if self._closed_with(keys, files):  # released meanwhile
-                return None
-        for number in files.opened:
-            descriptors.used(self._lookups[number])
-        return files
-
-    def _listed_files(self) -> OpenFiles:
-        """Return the open lookup files, which are listed again if one was opened or released."""
-        files = self._together.files
-        if files is None:
-            found = {at: one.open_reader for at, one in enumerate(self._lookups)}
-            readers = {at: reader for at, reader in found.items() if reader is not None}
-            files = OpenFiles(self._plans, readers, self._rule, self._owners_of)
-            self._together.files = files
-            if any(self._lookups[at].open_reader is not reader for at, reader in readers.items()):
-                self._together.files = None  # released meanwhile, and it must not be kept
-        return files
-
-    def _owners_of(self, key: KeySchema) -> OwnerTables:
-        """Return the tables of owners of the files that encode keys with a schema."""
-        if key not in self._owners:
-            family = f"{self.path} {key} {self.mode}"
-            self._owners[key] = OwnerTables(self._residency.shared_tables, family)
-        return self._owners[key]
-
-    def _closed_with(self, keys: EncodedKeys, files: OpenFiles) -> list[FileLookup]:
-        """Return the lookups of closed files that may have one of the keys."""
-        found = []
-        for number in files.closed:
-            lookup, schema = self._lookups[number], self._plans[number].build.key_schema
-            if not self._is_apart(number, keys) and lookup.may_have(keys.of(schema)):
-                found.append(lookup)
-        return found
-
-    def _is_apart(self, number: int, keys: EncodedKeys) -> bool:
-        """Return whether all keys of a file are less or greater than those of a call."""
-        bounds = keys.bounds(self._plans[number].build.key_schema)
-        return bounds is None or self._lookups[number].is_apart(*bounds)
 
     def _places(self, keys: EncodedKeys) -> tuple[Places, Parts]:
         """Return the index of the answer to each key in the answers of all files, one by one.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from lookupstore.columnar.chosen_files import wanted_names
 from lookupstore.columnar.lookup_file import POSITION
 from lookupstore.columnar.named_files import NamedFiles, NamedTable, Origin, named_files
+from lookupstore.columnar.open_files import OpenFiles
 from lookupstore.columnar.planned_files import FILE, PlannedFiles
 from lookupstore.errors import FormatError, StaleStoreError
 from lookupstore.filters import Filter
@@ -29,7 +30,7 @@ if TYPE_CHECKING:  # in typing since Python 3.11
 _log = logging.getLogger(__name__)
 
 
-class FollowedFiles(PlannedFiles):
+class FollowedFiles(PlannedFiles[OpenFiles]):
     """Lookups in files that may have been replaced by newer ones."""
 
     _columns: Sequence[str] | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,11 +16,15 @@ import xxhash
 
 from lookupstore.arrow.types import concat
 from lookupstore.columnar.asked_keys import AskedKeys
+from lookupstore.columnar.encoded_keys import EncodedKeys
 from lookupstore.columnar.evolution import common_schema
+from lookupstore.columnar.files_together import owners_in
 from lookupstore.columnar.key_ranges import key_range
 from lookupstore.columnar.lookup_file import MODES, LookupFilePlan, Mode, plan_lookup_file
 from lookupstore.columnar.named_files import given_paths
+from lookupstore.columnar.open_levels import OpenLevels
 from lookupstore.columnar.planned_files import (
+    FILE,
     Parts,
     Places,
     PlannedFiles,
@@ -46,7 +51,7 @@ _MEMORY = 128 << 20
 _REMEDY = "a key may be once in each file of a level"
 
 
-class Levels(PlannedFiles):
+class Levels(PlannedFiles[OpenLevels]):
     """Lookups of the newest rows of keys in columnar files by level.
 
     Level 0 consists of files with keys that may overlap, the newest first. Each level above is a
@@ -195,6 +200,9 @@ class Levels(PlannedFiles):
         self._counts = counts
         ends = np.cumsum([0, *counts]).tolist()
         self._by_level = [range(*pair) for pair in pairwise(ends)]
+        residency = Residency() if residency is None else residency
+        # Files are replaced by others of their folder.
+        owners_of = owners_in({}, residency, f"{os.path.dirname(uri)} {mode}")
         self._set_up(
             mode=mode,
             key=key,
@@ -205,6 +213,7 @@ class Levels(PlannedFiles):
             memory=memory,
             residency=residency,
             rents={},
+            opened=partial(OpenLevels, owners=owners_of, counts=counts, kinds=kinds),
         )
         self._ranges = [
             key_range(plan.source.ranges, plan.source.schema.field(key.names[0]).type, key)
@@ -262,7 +271,7 @@ class Levels(PlannedFiles):
             DiskQuotaError: If a lookup file does not fit into the quota of the host.
         """
         return self._answered(
-            columns, found, lambda names: self._answers(names, *self._places(keys, start_level))
+            columns, found, lambda names: self._rows_from(start_level, keys, names)
         )
 
     def contains(self, keys: Any, *, start_level: int = 0) -> pa.BooleanArray:
@@ -270,23 +279,50 @@ class Levels(PlannedFiles):
 
         Raises the errors of `lookup`.
         """
-        places, _ = self._places(keys, start_level)
-        return pa.array(places >= 0)
+        first = self._first_of(start_level)
+        asked = EncodedKeys(keys, self._key)
+        asked.of(self._key)  # so that errors name types that keys of all files may have
+        present = self._together.answer(asked, lambda files: files.contains(asked, first), first)
+        return pa.array(self._places(asked, start_level)[0] >= 0) if present is None else present
 
     def _lookup(self, keys: Any, names: Sequence[str]) -> tuple[pa.BooleanArray, pa.Table]:
-        present, table = self._answers(names, *self._places(keys))
+        present, table = self._rows_from(0, keys, names)
         self._count(present)
         return present, table
 
-    def _places(self, keys: Any, start_level: int = 0) -> tuple[Places, Parts]:
-        """Return the index of the answer to each key in the answers of all files.
+    def _rows_from(
+        self, start_level: int, keys: Any, names: Sequence[str]
+    ) -> tuple[pa.BooleanArray, pa.Table]:
+        """Return which keys have a row from a level on, and value columns of the rows."""
+        first = self._first_of(start_level)
+        asked = EncodedKeys(keys, self._key)
+        asked.of(self._key)
+        fields = [self._values.field(name) for name in names]
+        file = FILE if self.mode in ("position", "value_and_position") else None
+        found = self._together.answer(
+            asked, lambda files: files.lookup(asked, fields, file, first), first
+        )
+        if found is None:
+            return self._answers(names, *self._places(asked, start_level))
+        return found[0], pa.table(found[1], names=list(names))
+
+    def _first_of(self, level: int) -> int:
+        """Return the number of the first file of a level.
+
+        Raises:
+            ValueError: If there is no such level.
+        """
+        if not 0 <= level <= len(self._by_level):
+            raise ValueError(
+                f"start_level is {level}; the levels are 0 to {len(self._by_level) - 1}"
+            )
+        return sum(self._counts[:level])
+
+    def _places(self, keys: EncodedKeys, start_level: int) -> tuple[Places, Parts]:
+        """Return the index of the answer to each key in the answers of all files, one by one.
 
         The answers are the packed rows of each file, with its number.
         """
-        if not 0 <= start_level <= len(self._by_level):
-            raise ValueError(
-                f"start_level is {start_level}; the levels are 0 to {len(self._by_level) - 1}"
-            )
         asked = AskedKeys(keys, self._key)
         places = np.full(asked.count, -1, np.int64)
         parts: Parts = []
@@ -352,7 +388,8 @@ class Levels(PlannedFiles):
         try:
             yield from self._decoded(map(_live, merge(runs, "first", reverse=reverse)), rows)
         except RepeatedKeyError as error:
-            self._places(self._key.decode(pa.array([error.key], pa.large_binary())), 1)
+            key = self._key.decode(pa.array([error.key], pa.large_binary()))
+            self._places(EncodedKeys(key, self._key), 1)
             raise
 
     def _beside(self, number: int, packed: pa.Array) -> dict[str, pa.Array]:
@@ -383,7 +420,7 @@ def rows_below(levels: Levels, keys: pa.RecordBatch) -> tuple[pa.BooleanArray, p
         For each of the n keys, whether it has a row, and that row, with nulls if there is none.
     """
     schema = levels.value_schema
-    found, rows = levels._answers(schema.names, *levels._places(keys, 1))
+    found, rows = levels._rows_from(1, keys, schema.names)
     columns = [concat(column.chunks, column.type) for column in rows.columns]
     return found, pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeAlias
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,21 +18,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import take
-from lookupstore.columnar.encoded_keys import EncodedKeys
+from lookupstore.columnar.file_filter import as_in_others
 from lookupstore.columnar.lookup_file import LookupFilePlan
 from lookupstore.keys.schema import KeySchema
 from lookupstore.rows.schema import RowSchema
-from lookupstore.source.reading import fitted
 from lookupstore.sst import Reader
 from lookupstore.sst._answers import Answers, Found
 from lookupstore.sst._hits import FileHits, SeveralRowsError
 from lookupstore.sst.owners import OwnerTables
 from lookupstore.sst.ranged_files import RangedFiles
 
-# Numbers of hits, of keys or of files.
-_Numbers: TypeAlias = "npt.NDArray[np.int64]"
-# Whether each key is found, columns of the rows, and the numbers of their files if wanted.
-_Rows: TypeAlias = "tuple[pa.BooleanArray, dict[str, pa.Array], _Numbers | None]"
+#: Numbers of hits, of keys or of files.
+Numbers = npt.NDArray[np.int64]
+
+
+class CallKeys(Protocol):
+    """The keys of a call."""
+
+    def __len__(self) -> int:
+        """Return the number of the keys."""
+
+    def of(self, schema: KeySchema) -> pa.Array:
+        """Return the keys as bytes in an encoding, null if it cannot encode them."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +68,11 @@ class OpenFiles:
             and such keys are not answered.
         owners: Function that returns the tables of owners of files that encode keys in one way,
             these files and those that they have replaced.
+        fit: Function that returns a column of a file in a wanted type; it is given the column, the
+            field and the path of the file.
 
     Attributes:
+        count: Number of all files.
         closed: Numbers of the files without an open lookup file.
         opened: Numbers of the others.
 
@@ -76,9 +86,12 @@ class OpenFiles:
         readers: Mapping[int, Reader],
         rule: str,
         owners: Callable[[KeySchema], OwnerTables],
+        fit: Callable[[pa.Array, pa.Field, str], pa.Array] = as_in_others,
     ) -> None:
         self._plans = plans
         self._rule = rule
+        self._fit = fit
+        self.count: int = len(plans)
         self.opened: list[int] = sorted(readers)
         self.closed: list[int] = [at for at in range(len(plans)) if at not in readers]
         by_key: dict[KeySchema, list[int]] = {}
@@ -107,25 +120,24 @@ class OpenFiles:
         """Return whether all files have keys and rows of one kind, and no conditions."""
         return len(self._groups) == 1 and len(self._rows) == 1 and not self._conditions.any()
 
-    def contains(self, keys: EncodedKeys) -> pa.BooleanArray | None:
+    def contains(self, keys: CallKeys, first: int = 0) -> pa.BooleanArray | None:
         """Return whether a file has each key. None: several files have one of the keys.
 
         Raises the errors of `lookup`.
         """
-        if self._is_plain and not self._has_repeats:
-            group = self._groups[0]
-            encoded = keys.of(group.schema)
+        if self._is_plain and not (first or self._has_repeats):
+            encoded = keys.of(self._groups[0].schema)
             answers = Found(len(encoded))
             try:
-                group.files.lookup(encoded, answers)
+                self._groups[0].files.lookup(encoded, answers)
                 return answers.array()
             except SeveralRowsError:
                 self._has_repeats = True
-        found = self._found(keys)
+        found = self._found(keys, first)
         return None if found is None else pa.array(found.places >= 0)
 
     def lookup(
-        self, keys: EncodedKeys, fields: Sequence[pa.Field], file: str | None
+        self, keys: CallKeys, fields: Sequence[pa.Field], file: str | None, first: int = 0
     ) -> tuple[pa.BooleanArray, list[pa.Array]] | None:
         """Return which keys the files have, and columns of their rows, null for other keys.
 
@@ -133,69 +145,77 @@ class OpenFiles:
             keys: The keys.
             fields: Columns to return.
             file: Name of the column for the path of each row's file. None: it is not wanted.
+            first: Number of the first file that may answer.
 
         Returns:
             None: several files have one of the keys.
+
+        Raises the errors of `rows`.
+        """
+        stored = [field for field in fields if field.name != file]
+        if len(stored) == len(fields) and self._is_plain and not (first or self._has_repeats):
+            try:
+                return self._plain_rows(keys, fields)
+            except SeveralRowsError:
+                self._has_repeats = True
+        found = self.rows(keys, stored, first)
+        if found is None:
+            return None
+        columns = dict(zip([field.name for field in stored], found.columns, strict=True))
+        for field in fields:
+            if field.name == file:
+                uris = pa.array([plan.source.uri for plan in self._plans], field.type)
+                columns[field.name] = uris.take(found.files())
+        return found.present, [columns[field.name] for field in fields]
+
+    def rows(
+        self, keys: CallKeys, fields: Sequence[pa.Field], first: int = 0
+    ) -> OpenFilesRows | None:
+        """Return the rows of the keys. None: several files have one of the keys.
+
+        Args:
+            keys: The keys.
+            fields: Columns of the rows, null in rows of files that lack them.
+            first: Number of the first file that may answer.
 
         Raises:
             CorruptionError: If a lookup file is damaged.
             FormatError: If the bytes of a row do not fit the columns of its file.
             ValueError: If a column of a file does not fit into that of all files.
         """
-        stored = [field for field in fields if field.name != file]
-        wants_file = len(stored) < len(fields)
-        found = self._plain_rows(keys, stored, wants_file)
-        if found is None:
-            found = self._chosen_rows(keys, stored, wants_file)
+        if self._is_plain and self._groups[0].files.are_disjoint and not first:
+            group = self._groups[0]
+            encoded = keys.of(group.schema)
+            present, columns = self._plain_rows(keys, fields)
+
+            def owners() -> Numbers:
+                owned: Numbers = self._numbers[group.files.owners(encoded).to_numpy()]
+                return owned
+
+        else:
+            found = self._found(keys, first)
             if found is None:
                 return None
-        present, columns, owners = found
-        for field in fields:
-            if field.name == file:
-                uris = pa.array([plan.source.uri for plan in self._plans], field.type)
-                missing = pc.invert(present).to_numpy(zero_copy_only=False)
-                columns[field.name] = uris.take(pa.array(owners, mask=missing))
-        return present, [columns[field.name] for field in fields]
+            present = pa.array(found.places >= 0)
+            decoded = self._decoded(found, fields)
+            columns = [decoded[field.name] for field in fields]
+            owners = found.owners
+        return OpenFilesRows(present, columns, owners)
 
     def _plain_rows(
-        self, keys: EncodedKeys, stored: Sequence[pa.Field], wants_file: bool
-    ) -> _Rows | None:
-        """Return the rows of keys, decoded as they are found.
+        self, keys: CallKeys, fields: Sequence[pa.Field]
+    ) -> tuple[pa.BooleanArray, list[pa.Array]]:
+        """Return which keys have a row, and columns of the rows, decoded as they are found.
 
-        None: the files or the keys are not as plain as this needs.
+        Raises:
+            SeveralRowsError: If several files have one of the keys.
         """
-        if not self._is_plain or self._has_repeats:
-            return None
         group = self._groups[0]
-        if wants_file and not group.files.are_disjoint:
-            return None
         encoded = keys.of(group.schema)
-        try:
-            present, columns = self._read(
-                0, len(encoded), stored, lambda columns: group.files.lookup(encoded, columns)
-            )
-        except SeveralRowsError:
-            self._has_repeats = True
-            return None
-        owners = self._numbers[group.files.owners(encoded).to_numpy()] if wants_file else None
-        return present, columns, owners
-
-    def _chosen_rows(
-        self, keys: EncodedKeys, stored: Sequence[pa.Field], wants_file: bool
-    ) -> _Rows | None:
-        """Return the rows of keys that are left by conditions, and chosen by the rule.
-
-        None: several files have one of the keys.
-        """
-        found = self._found(keys)
-        if found is None:
-            return None
-        present = found.places >= 0
-        owners = None
-        if wants_file:
-            owners = np.zeros(len(keys), np.int64)
-            owners[present] = found.files[found.places[present]]
-        return pa.array(present), self._decoded(found, stored), owners
+        present, columns = self._read(
+            0, len(encoded), fields, lambda columns: group.files.lookup(encoded, columns)
+        )
+        return present, [columns[field.name] for field in fields]
 
     def _read(
         self,
@@ -218,30 +238,32 @@ class OpenFiles:
         found = dict(zip(names, batch.columns, strict=True))
         uri = self._plans[int(np.argmax(self._rows_of == number))].source.uri
         return present, {
-            field.name: fitted(found[field.name], field, uri, "in the other files")
+            field.name: self._fit(found[field.name], field, uri)
             if field.name in found
             else pa.nulls(length, field.type)
             for field in stored
         }
 
-    def _found(self, keys: EncodedKeys) -> _Found | None:
+    def _found(self, keys: CallKeys, first: int) -> FoundHits | None:
         """Return the rows of the keys. None: several files have one of the keys."""
         encoded = [keys.of(group.schema) for group in self._groups]
         hits = FileHits(len(keys))
         for group, wanted in zip(self._groups, encoded, strict=True):
             group.files.find(wanted, hits, group.first)
-        alone = None if self._conditions.any() else hits.by_key()
-        places: _Numbers | None
-        places = self._chosen(keys, hits) if alone is None else alone.to_numpy()
-        return None if places is None else _Found(hits, self._numbers, places)
+        alone = None if first or self._conditions.any() else hits.by_key()
+        places: Numbers | None
+        places = self._chosen(keys, hits, first) if alone is None else alone.to_numpy()
+        return None if places is None else FoundHits(hits, self._numbers, places)
 
-    def _chosen(self, keys: EncodedKeys, hits: FileHits) -> _Numbers | None:
+    def _chosen(self, keys: CallKeys, hits: FileHits, first: int) -> Numbers | None:
         """Return the number of the hit that answers each key; -1: none.
 
         None: several files have one of the keys, and the rule chooses none of them.
         """
         asked, files = hits.keys().to_numpy(), self._numbers[hits.files().to_numpy()]
         kept = self._kept(keys, hits, asked, files)
+        if first:
+            kept = files >= first if kept is None else kept & (files >= first)
         chosen = np.arange(len(hits)) if kept is None else np.flatnonzero(kept)
         places = np.full(len(keys), -1, np.int64)
         places[asked if kept is None else asked[chosen]] = chosen
@@ -255,7 +277,7 @@ class OpenFiles:
         return places
 
     def _kept(
-        self, keys: EncodedKeys, hits: FileHits, asked: _Numbers, files: _Numbers
+        self, keys: CallKeys, hits: FileHits, asked: Numbers, files: Numbers
     ) -> npt.NDArray[np.bool_] | None:
         """Return which hits count in their files. None: all of them.
 
@@ -280,7 +302,7 @@ class OpenFiles:
                 kept[at] = is_kept.to_numpy(zero_copy_only=False)
         return kept
 
-    def _decoded(self, found: _Found, stored: Sequence[pa.Field]) -> dict[str, pa.Array]:
+    def _decoded(self, found: FoundHits, stored: Sequence[pa.Field]) -> dict[str, pa.Array]:
         """Return columns of the rows of all keys, null for keys without a row."""
         length, hits, places = len(found.places), found.hits, found.places
         if len(self._rows) == 1:
@@ -305,7 +327,28 @@ class OpenFiles:
 
 
 @dataclass(frozen=True)
-class _Found:
+class OpenFilesRows:
+    """The rows of the keys of a call.
+
+    Attributes:
+        present: Whether each key has a row.
+        columns: Columns of the rows, null for keys without a row.
+        owners: Function that returns the number of the file of each key that has a row, and any
+            number for the others.
+    """
+
+    present: pa.BooleanArray
+    columns: Sequence[pa.Array]
+    owners: Callable[[], Numbers]
+
+    def files(self) -> pa.Array:
+        """Return the number of the file of each key, null for keys without a row."""
+        missing = pc.invert(self.present).to_numpy(zero_copy_only=False)
+        return pa.array(self.owners(), mask=missing)
+
+
+@dataclass(frozen=True)
+class FoundHits:
     """The rows of some keys.
 
     Attributes:
@@ -315,17 +358,24 @@ class _Found:
     """
 
     hits: FileHits
-    numbers: _Numbers
-    places: _Numbers
+    numbers: Numbers
+    places: Numbers
 
     @cached_property
-    def files(self) -> _Numbers:
+    def files(self) -> Numbers:
         """Return the number of the plan of the file of each hit."""
-        files: _Numbers = self.numbers[self.hits.files().to_numpy()]
+        files: Numbers = self.numbers[self.hits.files().to_numpy()]
         return files
 
+    def owners(self) -> Numbers:
+        """Return the number of the plan of the file of each key; 0: it has no row."""
+        owners = np.zeros(len(self.places), np.int64)
+        is_found = self.places >= 0
+        owners[is_found] = self.files[self.places[is_found]]
+        return owners
 
-def _by_file(hits: _Numbers, files: _Numbers) -> Iterator[tuple[int, _Numbers]]:
+
+def _by_file(hits: Numbers, files: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Yield the number of each file, and its hits in ascending order.
 
     Args:
@@ -338,12 +388,12 @@ def _by_file(hits: _Numbers, files: _Numbers) -> Iterator[tuple[int, _Numbers]]:
     yield from zip(found.tolist(), np.split(hits[order], starts[1:]), strict=False)
 
 
-def _taken(keys: pa.Array, at: _Numbers) -> pa.Array:
+def _taken(keys: pa.Array, at: Numbers) -> pa.Array:
     return keys.take(pa.array(at))
 
 
 def _columns_at(
-    rows: RowSchema, hits: FileHits, at: _Numbers, names: Sequence[str]
+    rows: RowSchema, hits: FileHits, at: Numbers, names: Sequence[str]
 ) -> pa.RecordBatch:
     """Return some columns of the rows of some hits."""
     return rows.read(len(at), names, partial(hits.read, at))[1]

@@ -6,18 +6,21 @@ newest first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.arrow.taking import take
-from lookupstore.columnar.file_lookup import FileLookup, OpenTogether
+from lookupstore.columnar.file_lookup import FileLookup
+from lookupstore.columnar.files_together import FilesTogether
 from lookupstore.columnar.key_ranges import are_between
 from lookupstore.columnar.lookup_file import POSITION, LookupFilePlan, Mode, check_added
 from lookupstore.columnar.many_lookups import AskedFiles, ManyLookups
+from lookupstore.columnar.open_files import OpenFiles
 from lookupstore.columnar.published import PublishedFile
 from lookupstore.columnar.rent import Build, Rent
 from lookupstore.errors import CorruptionError, FormatError
@@ -26,6 +29,7 @@ from lookupstore.keys.schema import KeySchema
 from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.rows.schema import RowSchema
 from lookupstore.source.reading import fitted
+from lookupstore.sst import Reader
 
 #: Name of the column of the file of a row, as in the metadata columns of Iceberg.
 FILE = "_file"
@@ -36,7 +40,10 @@ Parts = list[tuple[int, pa.Array]]
 Places = npt.NDArray[np.int64]
 
 
-class PlannedFiles(ManyLookups):
+F = TypeVar("F", bound=OpenFiles)
+
+
+class PlannedFiles(ManyLookups, Generic[F]):
     """Lookups in files, each with its own lookup file.
 
     Attributes:
@@ -55,8 +62,9 @@ class PlannedFiles(ManyLookups):
         published: dict[str, PublishedFile],
         build: Build,
         memory: int,
-        residency: Residency | None,
+        residency: Residency,
         rents: dict[str, Rent],
+        opened: Callable[[Sequence[LookupFilePlan], Mapping[int, Reader]], F],
     ) -> None:
         """Plan the lookups.
 
@@ -68,9 +76,10 @@ class PlannedFiles(ManyLookups):
             published: Published lookup files, by name.
             build: Time to make a lookup file.
             memory: Budget for sorting rows, in bytes.
-            residency: Cache that holds the lookup files. None: that of the host.
+            residency: Cache that holds the lookup files.
             rents: Costs of reads of files without a lookup file, by the names of these. Objects
                 share them that look keys up in newer and newer files.
+            opened: Function that returns the open files; see `FilesTogether`.
         """
         self.mode = mode
         self._key = key
@@ -78,20 +87,22 @@ class PlannedFiles(ManyLookups):
         self._plans = plans
         self._build = build
         self._memory = memory
-        self._residency = residency = Residency() if residency is None else residency
-        self._together = OpenTogether()
-        self._lookups: list[FileLookup] = [
-            FileLookup(
-                plan,
-                published.get(plan.name),
-                residency,
-                rents.get(plan.name) or Rent(build),
-                memory,
-                progress=None,
-                together=self._together,
+        self._residency = residency
+        self._together: FilesTogether[F] = FilesTogether(self.path, opened)
+        self._lookups: list[FileLookup] = self._together.lookups
+        for plan in plans:
+            rent = rents.get(plan.name) or Rent(build)
+            self._together.add(
+                FileLookup(
+                    plan,
+                    published.get(plan.name),
+                    residency,
+                    rent,
+                    memory,
+                    progress=None,
+                    together=self._together.place,
+                )
             )
-            for plan in plans
-        ]
         rents.clear()
         rents |= {lookup.plan.name: lookup.rent for lookup in self._lookups}
         self._rents = rents

@@ -7,7 +7,9 @@ import logging
 import os
 import pickle
 import random
+import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs, orc
 from support.object_store import BUCKET, ObjectStore, writable_object_store
+from support.together import aged, answered_together, one_by_one
 
 from lookupstore.columnar import ColumnarFiles, Levels, rent
 from lookupstore.errors import (
@@ -25,6 +28,7 @@ from lookupstore.errors import (
     StaleStoreError,
 )
 from lookupstore.hostcache.cache import Residency
+from lookupstore.sst import owners
 from lookupstore.storage.uris import open_uri
 from lookupstore.store.local_files import files_of
 
@@ -184,6 +188,146 @@ def test_the_newest_row_of_a_key(
             row = model[number]
             expected_row = None if row is None else dict(zip("vw", row[2], strict=True))
             assert levels.get(made.key(number)) == expected_row
+
+
+def asked_of(made: RandomLevels, count: int) -> tuple[list[int], pa.Array]:
+    """Return numbers of keys, some of which no file has, and the keys with a null after them."""
+    numbers = [made.rng.randrange(-9, KEYS + 9) for _ in range(count)]
+    return numbers, pa.array([made.key(number) for number in numbers] + [None], made.type)
+
+
+def checked(levels: Levels, made: RandomLevels, numbers: list[int], keys: pa.Array) -> None:
+    """Compare the answers to some keys with the newest rows, from each level on."""
+    for start in range(levels.num_levels):
+        rows = [made.newest(number, start) for number in numbers] + [None]
+        got = levels.lookup(keys, found=True, start_level=start)
+        assert got["found"].to_pylist() == [row is not None for row in rows]
+        assert levels.contains(keys, start_level=start).to_pylist() == got["found"].to_pylist()
+        for at, name in enumerate("vw"):
+            if name in got.column_names:
+                assert got[name].to_pylist() == [row and row[2][at] for row in rows]
+        if "_file" in got.column_names:
+            assert got["_file"].to_pylist() == [row and row[0] for row in rows]
+            assert got["_pos"].to_pylist() == [row and row[1] for row in rows]
+
+
+@pytest.mark.few(5)
+@pytest.mark.parametrize("mode", ["value", "value_and_position", "presence"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_open_files_answer_together(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch, kind: str, mode: Any,
+    seed: int,
+) -> None:  # fmt: skip
+    """The same as one by one, with and without tables of owners."""
+    monkeypatch.setattr(owners, "LEAST_BYTES", 0)
+    monkeypatch.setattr(owners, "LOOKS_APART", 50)
+    rng = random.Random(seed)
+    for turn in range(3):
+        made = RandomLevels(tmp_path / f"{turn}", rng, kind, kinds=rng.random() < 0.7)
+        with Levels(
+            made.level0, made.levels, key="id", mode=mode, residency=residency
+        ) as levels:  # fmt: skip
+            levels.prepare()
+            aged(Path(residency.folder))
+            for count in (1, 5, 300, 300, 300, 300):
+                numbers, keys = asked_of(made, count)
+                with answered_together(monkeypatch, expected=True):
+                    checked(levels, made, numbers, keys)
+                    together = levels.lookup(keys)
+                with one_by_one(monkeypatch):
+                    checked(levels, made, numbers, keys)
+                    assert together.equals(levels.lookup(keys))
+
+
+def test_files_without_lookup_files_are_asked_one_by_one(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of levels that are left out, or that cannot have the keys, do not count."""
+    types = pa.schema({"id": pa.int64(), "v": pa.int64()})
+    low, high = (
+        write(tmp_path / f"{i}.parquet", {"id": [10 * i, 10 * i + 5], "v": [i, i]}, types)
+        for i in range(2)
+    )
+    new = write(tmp_path / "new.parquet", {"id": [0, 10], "v": [7, 8]}, types)
+    with Levels([new], [[low, high]], key="id", build="always", residency=residency) as levels:
+        with answered_together(monkeypatch, expected=False):
+            assert levels.lookup([5], start_level=1)["v"].to_pylist() == [0]
+        with answered_together(monkeypatch, expected=True):
+            assert levels.lookup([0, 5, 7], start_level=1)["v"].to_pylist() == [0, 0, None]
+            assert levels.contains([None, 3], start_level=2).to_pylist() == [False, False]
+        for expected in (False, True):
+            with answered_together(monkeypatch, expected=expected):
+                assert levels.lookup([0, 5])["v"].to_pylist() == [7, 0]
+        assert levels.info().lookup_files == 2
+        levels.prepare()
+        with answered_together(monkeypatch, expected=True):
+            assert levels.lookup([10, 15, 0])["v"].to_pylist() == [8, 1, 7]
+
+
+def test_a_key_in_two_open_files_of_a_level(
+    tmp_path: Path, residency: Residency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a level that decides a key refuses it, by the same error as one by one."""
+    types = pa.schema({"id": pa.float64(), "v": pa.int64(), KIND: pa.int8()})
+    given = [([5.0], [3]), ([1.0, 5.0, 7.0], [0, 0, 9]), ([5.0, 9.0], [0, 0])]
+    new, *paths = [
+        write(tmp_path / f"{at}.parquet", {"id": ids, "v": ids, KIND: kinds}, types)
+        for at, (ids, kinds) in enumerate(given)
+    ]
+    said = r"id=5\.0 is in .*1\.parquet and in .*2\.parquet, two files of level 1"
+    with Levels([new], [paths], key="id", residency=residency) as levels:
+        levels.prepare()
+        with answered_together(monkeypatch, expected=True):
+            assert levels.lookup([1.0, 5.0, 9.0])["v"].to_pylist() == [1, None, 9]
+        errors = []
+        for way in (nullcontext(), one_by_one(monkeypatch)):
+            with way, pytest.raises(DuplicateKeyError, match=said) as raised:
+                levels.lookup([5.0, 9.0], start_level=1)
+            errors.append(str(raised.value))
+        assert errors[0] == errors[1]
+    with Levels(paths, key="id", residency=residency) as levels:  # both are in level 0
+        levels.prepare()
+        with answered_together(monkeypatch, expected=True):
+            assert levels.contains([1.0, 5.0, 9.0]).to_pylist() == [True] * 3
+        with pytest.raises(CorruptionError, match=r"1\.parquet.*row kinds from 0 to 3"):
+            levels.contains([7.0])
+
+
+def test_threads_while_files_of_levels_are_released(
+    tmp_path: Path, residency: Residency, seed: int
+) -> None:
+    rng = random.Random(seed)
+    made = RandomLevels(tmp_path / "files", rng, "int64", kinds=True)
+    errors: list[BaseException] = []
+    with Levels(
+        made.level0, made.levels, key="id", build="always", residency=residency
+    ) as levels:  # fmt: skip
+        levels.prepare()
+        asked = [asked_of(made, 200) for _ in range(9)]
+        stop = threading.Event()
+
+        def look_up() -> None:
+            try:
+                while not stop.is_set():
+                    for numbers, keys in asked:
+                        checked(levels, made, numbers, keys)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=look_up) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(60):
+            rng.choice([
+                files_of(levels).release,
+                levels.close,
+                lambda: rng.choice(levels._lookups).give_way(),
+                lambda: stop.wait(0.003),
+            ])()  # fmt: skip
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not errors
 
 
 @pytest.mark.parametrize("mode", ["position", "value_and_position", "presence"])

@@ -8,11 +8,9 @@ import os
 import pickle
 import random
 import threading
-import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.forks import fork, in_child
+from support.together import aged, answered_together, one_by_one
 
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.encoded_keys import EncodedKeys
@@ -61,33 +60,6 @@ def residency(tmp_path: Path) -> Residency:
 @pytest.fixture(autouse=True)
 def _told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="lookupstore")
-
-
-@contextmanager
-def answered_together(monkeypatch: pytest.MonkeyPatch, *, expected: bool) -> Iterator[None]:
-    """Check whether open files answer the calls together."""
-    answers: list[bool] = []
-
-    def spied(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            found = method(*arguments)
-            answers.append(found is not None)
-            return found
-
-        return call
-
-    with monkeypatch.context() as patched:
-        for name in ("lookup", "contains"):
-            patched.setattr(OpenFiles, name, spied(getattr(OpenFiles, name)))
-        yield
-    assert any(answers) == expected
-
-
-@contextmanager
-def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with monkeypatch.context() as patched:
-        patched.setattr(ColumnarFiles, "_open_files", lambda *_: None)
-        yield
 
 
 def spans_of(rng: random.Random, shape: str) -> list[list[int]]:
@@ -209,15 +181,6 @@ def early_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of owners of few records are made soon, and shared."""
     monkeypatch.setattr(owners, "LEAST_BYTES", 0)
     monkeypatch.setattr(owners, "LOOKS_APART", 50)
-
-
-AN_HOUR_AGO = time.time() - 3600
-
-
-def aged(folder: Path) -> None:
-    """Make lookup files older: those of a moment ago get no table."""
-    for path in folder.glob(f"*{COPY}"):
-        os.utime(path, (AN_HOUR_AGO, AN_HOUR_AGO))
 
 
 def tables_of(files: ColumnarFiles) -> list[Any]:
@@ -658,8 +621,8 @@ def test_a_file_released_while_the_others_are_opened_is_not_kept(
         files.prepare()
         begin = OpenFiles.__init__
 
-        def begun(self: OpenFiles, plans: Any, readers: dict[int, Reader], *rest: Any) -> None:
-            begin(self, plans, readers, *rest)
+        def begun(self: OpenFiles, plans: Any, readers: dict[int, Reader], **rest: Any) -> None:
+            begin(self, plans, readers, **rest)
             files._lookups[1].release()
 
         keys = {"k": [number - 500 for number in range(6)]}

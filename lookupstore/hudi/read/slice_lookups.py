@@ -392,7 +392,7 @@ class SliceLookups:
 
     def asked(self) -> Iterable[FileLookup]:
         """Return the lookups in the base files that were asked."""
-        return self._lookups.values()
+        return [*self._lookups.values()]  # other threads may add some
 
     def every(self) -> Iterator[FileLookup]:
         """Yield the lookups in each base file."""

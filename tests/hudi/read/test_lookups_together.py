@@ -152,7 +152,8 @@ def test_open_files_answer_as_a_dict(
             checked(lookup, model, numbers, keys)
         aged(Path(residency.folder))
         lookup = TableLookup(table, **options)
-        for one in (lookup, lookup, pickle.loads(pickle.dumps(lookup))):
+        checked(pickle.loads(pickle.dumps(lookup)), model, *asked_of(rng, key, 100))
+        for one in (lookup, lookup):
             for count in (1, 5, 400, 400, 400):
                 numbers, keys = asked_of(rng, key, count)
                 with answered_together(

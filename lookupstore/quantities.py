@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 #: Size in bytes: a number, or a text such as "512MiB", "1GB" or "2G".
 Size: TypeAlias = "int | str"
-#: Duration: a timedelta, a number of seconds, or a text such as "90s", "30m", "1h" or "7d".
+#: Duration: a timedelta, a number of seconds, or a text such as "90s", "30m", "1h" or "2 days".
 Duration: TypeAlias = "timedelta | float | str"
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
@@ -18,6 +18,9 @@ for _power, _letter in enumerate("KMGT", start=1):
     # Units as in the GNU tools: GB is decimal, G and GiB are binary.
     _BYTES |= {f"{_letter}B": 1000**_power, _letter: 1024**_power, f"{_letter}IB": 1024**_power}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+for _word in ("second", "minute", "hour", "day"):
+    # As in Spark's intervals and triggers.
+    _SECONDS |= dict.fromkeys((_word, f"{_word}s"), _SECONDS[_word[0]])
 
 
 def bytes_of(size: Size, argument: str, *, least: int = 0) -> int:
@@ -60,8 +63,8 @@ def seconds_of(duration: Duration, argument: str) -> float:
     """Return a span of time in seconds.
 
     Args:
-        duration: Timedelta, number of seconds, or a text: a number and `s`, `m`, `h`, `d` or, for
-            seconds, nothing.
+        duration: Timedelta, number of seconds, or a text: a number and `s`, `m`, `h`, `d`, a word
+            such as `minutes`, or nothing for seconds.
         argument: Name of the argument, which errors show.
 
     Raises:
@@ -70,6 +73,8 @@ def seconds_of(duration: Duration, argument: str) -> float:
 
     >>> seconds_of("1.5h", "retain"), seconds_of(timedelta(days=1), "retain")
     (5400.0, 86400.0)
+    >>> seconds_of("1 minute", "refresh")
+    60.0
     """
     if isinstance(duration, str):
         match = _AMOUNT.fullmatch(duration.strip())

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -175,7 +175,7 @@ def check_kind(
 
 
 def check_names(
-    facts: Iterable[Any],
+    facts: Sequence[Any],
     appended: Sequence[str],
     prefix: str | None,
     found: str | None,
@@ -201,8 +201,13 @@ def check_names(
         raise ValueError(f"found={found!r}: the facts have a column {found!r}; give another name")
     if shared:
         other = "a prefix=" if prefix is None else "another prefix="
+        folded = set(map(fold, shared))
+        alike = [name for name in facts if isinstance(name, str) and fold(name) in folded]
+        case = ""
+        if not {*shared} <= {*alike}:
+            case = f" (in the facts [{listed(alike)}], where case does not count)"
         raise ValueError(
-            f"facts and store both have the columns [{listed(shared)}]; give {other}, or "
+            f"facts and store both have the columns [{listed(shared)}]{case}; give {other}, or "
             "choose columns="
         )
 

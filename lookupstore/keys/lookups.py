@@ -9,6 +9,7 @@ from collections.abc import (
     ItemsView,
     Iterator,
     KeysView,
+    Mapping,
     Sequence,
     ValuesView,
 )
@@ -517,13 +518,18 @@ def value_columns(lookups: Lookups, columns: Sequence[str] | None) -> list[str]:
     None: all.
 
     Raises:
-        TypeError: If something is not a name.
+        TypeError: If something is not a name, or `columns` is a dict, as for new names.
         KeyError: If a name is not that of a value column.
         ValueError: If a column is named twice.
     """
     known = list(lookups.value_schema.names)
     if columns is None:
         return known
+    if isinstance(columns, Mapping):
+        raise TypeError(
+            "columns: found a dict; give a list of names of value columns, and rename them in the "
+            "result"
+        )
     names = [columns] if isinstance(columns, str) else list(columns)
     for name in names:
         if not isinstance(name, str):

@@ -7,12 +7,23 @@ a path. A source gets the same options for `save`, so only the caller can distin
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Collection
 from typing import Any
 
 from pyspark.sql import DataFrameWriter
 
 _FORMATS: set[str] = set()
+_TABLE_NAME = re.compile(r"\w+(?:\.\w+){0,2}")
+
+
+def could_name_table(path: str) -> bool:
+    """Return whether a path could be meant as the name of a table of a catalog.
+
+    >>> could_name_table("sales.users"), could_name_table("sales/users")
+    (True, False)
+    """
+    return _TABLE_NAME.fullmatch(path) is not None
 
 
 def refuse_catalog_tables(formats: Collection[str]) -> None:

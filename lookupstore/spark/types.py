@@ -98,6 +98,18 @@ def spark_type(
     return _TO_SPARK[arrow], arrow
 
 
+def type_to_cast_to(field: pa.Field) -> str | None:
+    """Return Spark's name of the type of a column of a store. None: it has none.
+
+    >>> type_to_cast_to(pa.field("price", pa.decimal128(10, 2)))
+    'decimal(10,2)'
+    """
+    try:
+        return spark_type(field.type, field.name)[0].simpleString()
+    except TypeError:
+        return None
+
+
 def arrow_schema(schema: sql.StructType) -> pa.Schema:
     """Return the Arrow form of a Spark schema, with zoned timestamps in UTC.
 

@@ -44,6 +44,7 @@ from lookupstore.spark.build.task import (
     encode_splits,
     write_batches,
 )
+from lookupstore.spark.catalog_tables import could_name_table
 from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.paths import (
     PATTERN,
@@ -74,9 +75,6 @@ Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
 #: Description of the source of a store that is built from a DataFrame, whose files are unknown.
 DATAFRAME = "Spark DataFrame"
-
-# Names of tables of Spark's catalog, which are names of local files as well.
-_TABLE_NAME = re.compile(r"\w+(?:\.\w+){0,2}")
 
 _log = logging.getLogger(__name__)
 
@@ -464,7 +462,7 @@ def _paths(given: Paths) -> list[str]:
             continue
         if "://" not in path and PATTERN.isdisjoint(path) and not os.path.exists(path):
             remedy = ""
-            if _TABLE_NAME.fullmatch(path):
+            if could_name_table(path):
                 remedy = f"; for a table of Spark's catalog, give spark.table({path!r})"
             raise FileNotFoundError(f"df_or_path: {path}: no such file or folder{remedy}")
     return paths

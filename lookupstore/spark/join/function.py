@@ -23,7 +23,7 @@ from lookupstore.spark.join.plan import planned_on, takes_times
 from lookupstore.spark.join.request import JoinedWith
 from lookupstore.spark.join.task import LookupTask
 from lookupstore.spark.join.worker import Given, Keys, Step, goes_on, look_up
-from lookupstore.spark.types import spark_type
+from lookupstore.spark.types import spark_type, type_to_cast_to
 from lookupstore.storage.storage_options import paths_with_options
 
 if TYPE_CHECKING:
@@ -153,8 +153,9 @@ def _checked(name: str, key: KeySchema, given: Given) -> Iterator[Keys]:
             raise TypeError(f"{name}() takes ({wanted}), the key, but got {len(keys)} arguments")
         for column, field in zip(keys, key.schema, strict=True):
             if not can_equal(column.type, field):
+                right = type_to_cast_to(field)
                 raise TypeError(
                     f"{name}(): the value for the key column {field.name!r} is {column.type}, but "
-                    f"the key is {field.type}; cast it"
+                    f"the key is {field.type}; cast it" + (f" to {right}" if right else "")
                 )
         yield keys

@@ -21,6 +21,7 @@ from lookupstore.keys.joins import how_of, name_pairs
 from lookupstore.quantities import Duration
 from lookupstore.source.argument_names import as_argument
 from lookupstore.source.table_objects import library_format
+from lookupstore.spark.catalog_tables import could_name_table
 from lookupstore.spark.frames import check_dataframe
 from lookupstore.spark.join.metrics import LookupMetrics
 from lookupstore.spark.join.plan import JoinPlan, plan_join
@@ -305,7 +306,15 @@ def dimension_of(
         return ColumnarFiles(
             store, key=key, columns=chosen, mode=mode, where=where, version=version, as_of=as_of
         )
-    return open_store(store, version=version, as_of=as_of)  # raises an error if it is not a store
+    try:
+        return open_store(store, version=version, as_of=as_of)  # raises an error if it is no store
+    except FileNotFoundError as error:
+        if not isinstance(store, str) or not could_name_table(store) or Location(store).is_there():
+            raise
+        raise FileNotFoundError(
+            f"{error}; for a table of Spark's catalog, build a store of spark.table({store!r}); an "
+            "Iceberg table is iceberg:CATALOG.NAMESPACE.TABLE"
+        ) from None
 
 
 def _open_error(store: Dimension, pinned: str) -> ValueError:

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Literal
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BooleanType, StructField, StructType
 
@@ -16,12 +17,15 @@ from lookupstore.filters import Filter
 from lookupstore.filters.row_filter import row_filter
 from lookupstore.keys.joins import (
     How,
+    On,
+    can_equal,
     check_adds_nothing,
     check_kind,
     check_names,
     check_texts,
     how_of,
     key_columns,
+    name_pairs,
 )
 from lookupstore.keys.lookups import value_columns
 from lookupstore.spark.context import run_driver_python
@@ -29,7 +33,7 @@ from lookupstore.spark.join.freshness import ChosenVersion, Freshness
 from lookupstore.spark.join.metrics import LookupMetrics
 from lookupstore.spark.join.request import LookupJoin, time_in_seconds
 from lookupstore.spark.join.task import AsPlanned, Dimension, LookupTask, PlannedStore, Retry
-from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type
+from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type, type_to_cast_to
 from lookupstore.store.store import LookupStore
 
 Strategy = Literal["auto", "replicated", "bucketed"]
@@ -80,14 +84,6 @@ class JoinPlan:
         return f"{printable(place).rstrip('/').rpartition('/')[2]} on {', '.join(self.keys)}"
 
 
-def _type_of_key(field: pa.Field) -> str | None:
-    """Return the name that Spark has for the type of a key. None: it has none."""
-    try:
-        return spark_type(field.type, field.name)[0].simpleString()
-    except TypeError:
-        return None
-
-
 def plan_join(
     spark: SparkSession,
     facts: StructType,
@@ -119,11 +115,10 @@ def plan_join(
         raise TypeError(f"metrics is {asked.metrics!r}; give LookupMetrics(spark)")
     if on_miss == "drop":
         kind = "inner"
+    _check_columns(facts, asked.on)
     keys = key_columns(facts.names, store.key_schema, asked.on)
     for name, field in zip(keys, store.key_schema.schema, strict=True):
-        (given,) = arrow_schema(StructType([facts[name]]))
-        shown = facts[name].dataType.simpleString()
-        check_kind(given.type, field, name, shown, _type_of_key(field))
+        _check_key(spark, facts[name], field)
     names = () if kind in ("semi", "anti") else tuple(value_columns(store, asked.columns))
     times = takes_times(spark)
     mapped = [spark_type(store.value_schema.field(name).type, name, times=times) for name in names]
@@ -162,6 +157,39 @@ def plan_join(
         reason=reason,
         buckets=_buckets(store),
     )
+
+
+def _check_columns(facts: StructType, on: On) -> None:
+    """Raise KeyError if a name is that of a field of a struct, as Spark's own joins take it."""
+    for name, _ in name_pairs(on):
+        first, *fields = name.split(".")
+        if name in facts.names or not fields or first not in facts.names:
+            continue
+        inside = facts[first].dataType
+        while fields and isinstance(inside, StructType) and fields[0] in inside.names:
+            inside = inside[fields.pop(0)].dataType
+        if not fields:
+            raise KeyError(
+                f"on: {name!r} is a field of the fact column {first!r}; add it as a column first, "
+                f"such as df.withColumn({name.replace('.', '_')!r}, F.col({name!r}))"
+            )
+
+
+def _check_key(spark: SparkSession, fact: StructField, key: pa.Field) -> None:
+    """Raise TypeError unless values of a fact column can equal those of a key column.
+
+    The error names a type to cast to only if Spark casts the fact column to it.
+    """
+    (given,) = arrow_schema(StructType([fact]))
+    if can_equal(given.type, key):
+        return
+    shown, wanted = fact.dataType.simpleString(), type_to_cast_to(key)
+    if wanted is not None:
+        try:
+            _ = spark.sql(f"SELECT CAST(CAST(NULL AS {shown}) AS {wanted})").schema
+        except AnalysisException:
+            wanted = None
+    check_kind(given.type, key, fact.name, shown, wanted)
 
 
 def _columns(store: Dimension) -> pa.Schema:

@@ -585,17 +585,20 @@ def test_parts_of_microseconds_are_an_error(spark: SparkSession, tmp_path):
 
 
 def test_errors_when_planned(spark: SparkSession, small, tmp_path):
-    facts = spark.range(3).selectExpr("id", "cast(id AS string) AS text", "1 AS NAME")
+    facts = spark.range(3).selectExpr(
+        "id", "cast(id AS string) AS text", "1 AS NAME", "current_date() AS day",
+        "named_struct('at', named_struct('id', id)) AS deep",
+    )  # fmt: skip
     cases: list[tuple[type[Exception], str, dict[str, Any]]] = [
-        (KeyError, r"facts have no column 'nope'; they have \['id', 'text', 'NAME'\]",
+        (KeyError, r"facts have no column 'nope'; they have \['id', 'text', 'NAME', 'day', 'd",
          {"on": "nope"}),
         (KeyError, r"no key column 'text'; its key is \['id'\].*give a dict", {"on": "text"}),
         (KeyError, "no fact column for the key column 'id'", {"on": {}}),
         (ValueError, "key column 'id' is given twice", {"on": {"id": "id", "NAME": "id"}}),
         (TypeError, "column 'text' is string, .* 'id' of the store is int64; cast .* to bigint",
          {"on": {"text": "id"}}),
-        (ValueError, r"facts and store both have the columns \['name'\]; give a prefix=",
-         {"on": "id"}),
+        (ValueError, r"both have the columns \['name'\] \(in the facts \['NAME'\], where case .* "
+         r"not count\); give a prefix=", {"on": "id"}),
         (ValueError, "give another prefix=", {"on": "id", "columns": "found", "prefix": "id"[:0]}),
         (KeyError, r"no value column 'nope'; value columns: \['name', 'found'\]",
          {"on": "id", "columns": ["nope"]}),
@@ -605,6 +608,16 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         (ValueError, "semi joins add no columns", {"on": "id", "how": "semi", "prefix": "x"}),
         (TypeError, "found is True; give the name of the column", {"on": "id", "found": True}),
         (TypeError, "prefix is 5; give a text that goes before", {"on": "id", "prefix": 5}),
+        (TypeError, "^columns: found a dict; give a list of names of value columns, and rename",
+         {"on": "id", "columns": {"found": "known"}}),
+        (KeyError, r"on: 'deep.at.id' is a field of the fact column 'deep'; add .* such as "
+         r"df.withColumn\('deep_at_id', F.col\('deep.at.id'\)\)", {"on": {"deep.at.id": "id"}}),
+        (KeyError, "facts have no column 'deep.at.x'", {"on": {"deep.at.x": "id"}}),
+        (KeyError, "facts have no column 'text.id'", {"on": {"text.id": "id"}}),
+        (TypeError, "column 'deep' is struct<.*, the key .* is int64; cast the fact column$",
+         {"on": {"deep": "id"}}),
+        (TypeError, "column 'day' is date, the key .* is int64; cast the fact column$",
+         {"on": {"day": "id"}}),
     ]  # fmt: skip
     taken = facts.withColumn("found", F.lit(1))
     for kind, message, arguments in cases:
@@ -615,6 +628,14 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         lookup_join(twice, small, on="id")
     with pytest.raises(FileNotFoundError, match="no such store folder"):
         lookup_join(facts, tmp_path / "nope", on="id")
+    remedy = (
+        r"one; for a table of Spark's catalog, build a store of spark.table\('shop.users'\); an "
+        "Iceberg table is iceberg:CATALOG.NAMESPACE.TABLE$"
+    )
+    with pytest.raises(FileNotFoundError, match=remedy):
+        lookup_join(facts, "shop.users", on="id")
+    with pytest.raises(FileNotFoundError, match=r"lookupstore\.build makes one$"):
+        lookup_join(facts, str(tmp_path / "users"), on="id")
     wide = pa.table({"id": [1], "d": pa.array([1], pa.decimal256(60, 0))})
     with pytest.raises(
         TypeError, match=r"'d' of the store is decimal256\(60, 0\), for which Spark"

@@ -15,11 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType, StructType
 
+from lookupstore.arrow.fitting import fit
+from lookupstore.keys.joins import can_equal
 from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build.build import (
@@ -38,7 +40,7 @@ from lookupstore.spark.build.update_task import (
 from lookupstore.spark.frames import check_dataframe
 from lookupstore.spark.jobs import streaming_query, watched_jobs
 from lookupstore.spark.raised import raised_in
-from lookupstore.spark.types import arrow_schema, column_named
+from lookupstore.spark.types import arrow_schema, column_named, type_to_cast_to
 from lookupstore.spark.unread import naming_files
 from lookupstore.storage.location import Location
 from lookupstore.store.change_columns import PAYLOAD
@@ -165,6 +167,8 @@ def update_store(
     current = read_newest(location)
     if streamed is not None and _is_done(location, streamed, current):
         return LookupStore(location)
+    if deletes is not None:
+        _check_condition(df, deletes)
     keys, values = current.key_schema.schema, current.row_schema.schema
     shapes = {*SHAPE_COLUMNS, kinds, order_by}
     if changes_by == "debezium":
@@ -193,6 +197,8 @@ def update_store(
         raise ValueError(
             "df is a changelog, which has deletes of its own; pass deletes= in another call"
         )
+    if not reader.is_changelog:
+        _check_types(df, keys, values, [*keys.names] if _is_true(deletes) else reader.names)
     rules = merge_rules(
         rule,
         values,
@@ -286,17 +292,72 @@ def _read_by(deletes: Column | str | None, names: Sequence[str]) -> list[str]:
     ]
 
 
+def _check_types(df: DataFrame, keys: pa.Schema, values: pa.Schema, taken: Sequence[str]) -> None:
+    """Raise TypeError if a column of changes cannot have the type that it has in the store.
+
+    Executors check all types. This names those of Spark, before a job runs.
+
+    Args:
+        df: Changes.
+        keys: Key columns of the store.
+        values: Value columns of the store.
+        taken: Names of the columns to check.
+    """
+    for field in (*keys, *values):
+        # For other types, executors name other remedies than a cast.
+        wanted = None if pa.types.is_nested(field.type) else type_to_cast_to(field)
+        if wanted in (None, "void") or field.name not in taken:
+            continue
+        given = df.schema[field.name]
+        try:
+            (kind,) = arrow_schema(StructType([given]))
+            if pa.types.is_nested(kind.type):
+                continue
+            if field.name in keys.names and not can_equal(kind.type, field):
+                raise TypeError("the key")
+            if field.name in values.names:
+                fit(pa.array([], kind.type), field.type)
+        except TypeError:
+            raise TypeError(
+                f"changes: the column {field.name!r} is {given.dataType.simpleString()}, but in "
+                f"the store it is {field.type}; cast it to {wanted}"
+            ) from None
+
+
+def _is_true(deletes: Column | str | None) -> bool:
+    """Return whether all rows are deletes, whose value columns are not read."""
+    return str(deletes).strip().lower() in ("true", "column<'true'>")
+
+
+def _condition(deletes: Column | str) -> Column:
+    """Return the condition for the rows with keys to delete."""
+    if isinstance(deletes, str):
+        return F.expr(deletes)
+    if not hasattr(deletes, "alias"):  # Column has two classes
+        raise TypeError(
+            f'deletes is {deletes!r}; give a condition, such as "op = \'d\'", or "true" if '
+            "all rows are deletes"
+        )
+    return deletes
+
+
+def _check_condition(df: DataFrame, deletes: Column | str) -> None:
+    """Raise KeyError if the condition for deletes names a column that changes lack."""
+    try:
+        _ = df.select(_condition(deletes)).schema
+    except AnalysisException as error:
+        said = str(error).splitlines()[0]
+        if "UNRESOLVED_COLUMN" not in said:
+            raise
+        raise KeyError(f"deletes is {deletes!r}: {said}") from None
+
+
 def _numbered(df: DataFrame, task: UpdateTask, deletes: Column | str | None) -> DataFrame:
     """Return the columns of changes, the number of each row, and whether it is a delete."""
     columns = [column_named(name) for name in task.reader.source_names]
     columns.append(F.monotonically_increasing_id())
     if deletes is not None:
-        if not isinstance(deletes, str) and not hasattr(deletes, "alias"):  # Column has two classes
-            raise TypeError(
-                f'deletes is {deletes!r}; give a condition, such as "op = \'d\'", or "true" if '
-                "all rows are deletes"
-            )
-        columns.append(F.expr(deletes) if isinstance(deletes, str) else deletes)
+        columns.append(_condition(deletes))
     changes = df.select(*(column.alias(f"c{i}") for i, column in enumerate(columns)))
     # It is checked here: executors would name the Arrow type in their error.
     kind = changes.schema[-1].dataType

@@ -299,7 +299,11 @@ def test_two_writers_both_apply(
         (["id", "n"], {"batch": "3"}, TypeError, "batch is '3'; give a number"),
         (["id", "double('1e300') AS n"], {}, ValueError, "row with id=1: .* int64 .* cannot hold"),
         (["id", "n", "n AS m"], {}, KeyError, "no column 'm'; .*columns="),
-        (["id", "n", "n AS m"], {"deletes": "m0 = 1"}, KeyError, "no column 'm'"),
+        (["id", "n", "n AS m", "n AS m0"], {"deletes": "m0 = 1"}, KeyError, "no column 'm'"),
+        (["id", "n", "n AS m"], {"deletes": "m0 = 1"}, KeyError, "deletes is 'm0 = 1': .*`m0`"),
+        (["id", "n > 1 AS n"], {}, TypeError, "'n' is boolean, .* int64; cast it to bigint"),
+        (["'a' AS id", "n"], {}, TypeError, "'id' is string, .* int64; cast it to bigint"),
+        (["id", "'x' AS n"], {"deletes": "n = 'y'"}, TypeError, "'n' is string, .* to bigint"),
         (["id", "n", "'delete' AS change"], {"deletes": "n = 1"}, ValueError, "of its own"),
     ],
 )
@@ -336,6 +340,8 @@ def test_keys_alone_are_deletes(spark: SparkSession, tmp_path: Path) -> None:
         assert same.version == 2
     with update_store(spark.range(20), tmp_path / "s", deletes="true") as empty:
         assert len(empty) == 0
+    with pytest.raises(KeyError, match=r"deletes is .*: .*`gone`"):
+        update_store(keys, tmp_path / "s", deletes=F.col("gone") == 1)
 
 
 def test_columns_are_cast_and_others_left_out(spark: SparkSession, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class JoinExplanation:
             *([] if self.where is None else [("where", self.where)]),
             ("strategy", f"{self.strategy}: {self.reason}"),
             ("refresh", self.refresh),
-            ("versions", ", ".join(map(str, self.versions)) or "none"),
+            ("versions", ", ".join(map(str, self.versions)) or str(self.version or "none")),
             ("staleness", "any" if self.max_staleness is None else f"at most {allowed}"),
             ("Python", self.transport),
             ("lookups", self.lookups),

@@ -461,6 +461,7 @@ def test_a_table_is_a_dimension(
         said = explain_join(own, table, on)
         assert (said.rows, said.files) == (theirs.count(), len(table.file_groups()))
         assert "Hudi tables: each host builds the lookup files" in said.reason
+        assert f"\n  versions   {said.version}\n" in str(said)
 
 
 def lookup_files() -> set[str]:

@@ -24,7 +24,7 @@ def answered_together(
     *,
     expected: bool,
     by: type = OpenFiles,
-    methods: tuple[str, ...] = ("rows", "contains"),
+    methods: tuple[str, ...] = ("lookup", "rows", "contains"),
 ) -> Iterator[None]:
     """Check whether open files answer the calls together.
 

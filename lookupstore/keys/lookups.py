@@ -518,14 +518,14 @@ def value_columns(lookups: Lookups, columns: Sequence[str] | None) -> list[str]:
     None: all.
 
     Raises:
-        TypeError: If something is not a name, or `columns` is a dict, as for new names.
+        TypeError: If something is not a name, or `columns` is a dict with new names.
         KeyError: If a name is not that of a value column.
         ValueError: If a column is named twice.
     """
     known = list(lookups.value_schema.names)
     if columns is None:
         return known
-    if isinstance(columns, Mapping):
+    if isinstance(columns, Mapping) and any(isinstance(new, str) for new in columns.values()):
         raise TypeError(
             "columns: found a dict; give a list of names of value columns, and rename them in the "
             "result"

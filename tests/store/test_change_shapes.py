@@ -41,24 +41,34 @@ MOMENT = datetime.datetime(2020, 5, 6, 7, 8, 9)
 
 
 @pytest.mark.parametrize(
-    ("stored", "values", "given"),
+    ("stored", "values", "given", "remedy"),
     [
-        (pa.date32(), [MOMENT], pa.timestamp("us")),
-        (pa.time64("us"), [MOMENT], pa.timestamp("us")),
-        (pa.bool_(), [2], pa.int64()),
-        (pa.int64(), ["007"], pa.string()),
-        (pa.timestamp("us"), [MOMENT], pa.timestamp("us", "UTC")),
-        (pa.timestamp("us"), [7], pa.int64()),
-        (pa.decimal128(9, 2), [0.125], pa.float64()),
-        (POINT, [{"x": 1, "z": 2}], pa.struct([("x", pa.int64()), ("z", pa.int64())])),
-        (POINT, [{"x": 1}], pa.struct([("x", pa.int64())])),
+        (pa.date32(), [MOMENT], pa.timestamp("us"), "cast it to that type"),
+        (pa.time64("us"), [MOMENT], pa.timestamp("us"), "cast it to that type"),
+        (pa.bool_(), [2], pa.int64(), "cast it to that type"),
+        (pa.int64(), ["007"], pa.string(), "cast it to that type"),
+        (pa.timestamp("us"), [MOMENT], pa.timestamp("us", "UTC"), "remove the zone of its times"),
+        (pa.timestamp("us"), [7], pa.int64(), "cast it to that type"),
+        (pa.decimal128(9, 2), [0.125], pa.float64(), "or cast it to that type"),
+        (
+            POINT,
+            [{"x": 1, "z": 2}],
+            pa.struct([("x", pa.int64()), ("z", pa.int64())]),
+            "give each value the fields ['y'] as well",
+        ),
+        (
+            POINT,
+            [{"x": 1}],
+            pa.struct([("x", pa.int64())]),
+            "give each value the fields ['y'] as well",
+        ),
     ],
 )
-def test_a_type_of_another_meaning_is_refused(tmp_path, stored, values, given):
+def test_a_type_of_another_meaning_is_refused(tmp_path, stored, values, given, remedy):
     store = build(pa.table({"id": [1], "v": pa.nulls(1, stored)}), tmp_path / "s", key="id")
     with pytest.raises(TypeError) as caught:
         store.upsert(pa.table({"id": [1], "v": pa.array(values, given)}))
-    for part in ("'v'", str(stored), str(given), "cast it"):
+    for part in ("'v'", str(stored), str(given), remedy):
         assert part in str(caught.value)
     assert store.newest().version == 1
 

@@ -132,7 +132,7 @@ class LoggedRows:
         return LoggedRows(self.table.filter(pa.array(kept)))
 
 
-class FoundRows:
+class AnsweredRows:
     """The rows of the keys of a call, which several slices have.
 
     Args:

@@ -423,7 +423,7 @@ class SliceLookups:
 
 
 class SliceKeys:
-    """Record keys that are looked up in some slices.
+    """Keys of records that are looked up in some slices.
 
     Args:
         lookups: Lookups in the slices of the table.

@@ -32,7 +32,7 @@ from lookupstore.hudi.keys.duplicate_key import duplicate_key_error
 from lookupstore.hudi.keys.key_generator import record_keys
 from lookupstore.hudi.options import SNAPSHOT
 from lookupstore.hudi.read.key_order import key_and_values, scan_by_key
-from lookupstore.hudi.read.looked_up_rows import FoundRows, LookedUpRows
+from lookupstore.hudi.read.looked_up_rows import AnsweredRows, LookedUpRows
 from lookupstore.hudi.read.lookup_plan import (
     LookupPlan,
     newest_position,
@@ -411,7 +411,7 @@ class TableLookup(ManyLookups):
         self._count(present)
         return present
 
-    def _found(self, keys: Any, names: Sequence[str]) -> FoundRows:
+    def _found(self, keys: Any, names: Sequence[str]) -> AnsweredRows:
         """Return the rows of many keys.
 
         Args:
@@ -425,12 +425,12 @@ class TableLookup(ManyLookups):
         if not has_key.all():
             places, given = places[has_key], given.filter(pa.array(has_key))
         if not len(places):
-            return FoundRows(len(encoded))
+            return AnsweredRows(len(encoded))
         record_key = self._plan.options.record_key
         texts = record_keys(given, record_key, named=self._plan.named or len(record_key) > 1)
         column = texts.combine_chunks().cast(pa.large_binary())
         asked = _Asked(places, given, column)
-        found = FoundRows(len(encoded))
+        found = AnsweredRows(len(encoded))
         wanted = [*names, *self._plan.texts]
         for slices, rows in self._tasks(given):
             some = column if rows is None else column.take(pa.array(rows))
@@ -468,7 +468,7 @@ class TableLookup(ManyLookups):
         return found
 
     def _find_by_file(
-        self, asked: _Asked, keys: SliceKeys, rows: Rows | None, found: FoundRows
+        self, asked: _Asked, keys: SliceKeys, rows: Rows | None, found: AnsweredRows
     ) -> None:
         """Add the rows of slices, which are searched one by one; see `_found_together`."""
         numbers: dict[int, int] = {}  # of slices, by the numbers of parts

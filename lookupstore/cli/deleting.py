@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import click
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.taking import keep_rows, take_rows
 from lookupstore.cli.key_files import check_one_of, read_keys
 from lookupstore.cli.key_text import MOST_NAMED, key_texts, missing_text, parse_keys
 from lookupstore.cli.options import PLACE, output_option, retain_option
 from lookupstore.cli.output import write_json
 from lookupstore.cli.sources import TextFlags, key_text_flags
 from lookupstore.cli.terminal import echo
+from lookupstore.keys.arguments import encode_keys
+from lookupstore.keys.schema import KeySchema
 from lookupstore.quantities import counted, seconds_of
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.store import open as open_store
@@ -49,12 +53,12 @@ def delete(
         else:
             with read_keys(keys_file, known, text) as found:
                 asked = pa.concat_tables([found.schema.empty_table(), *found.tables])
-        asked = asked.group_by(asked.column_names, use_threads=False).aggregate([])
+        asked = _without_repeats(asked, store.key_schema)
         present = store.contains(asked)
-    missing = asked.filter(pc.invert(present))
+    missing = keep_rows(asked, pc.invert(present))
     number = store.version
     if present.true_count:
-        with upsert_store(path, deletes=asked.filter(present), retain=kept_for) as changed:
+        with upsert_store(path, deletes=keep_rows(asked, present), retain=kept_for) as changed:
             number = changed.version
     if output == "json":
         write_json({"path": shown_uri(path), "version": number, "deleted": present.true_count,
@@ -66,3 +70,15 @@ def delete(
                              has_more=len(missing) > MOST_NAMED)  # fmt: skip
         counts = f"{len(missing):,} of {counted(len(asked), 'key')}"
         echo(f"{shown_uri(path)}: {counts} not found: {first}", err=True)
+
+
+def _without_repeats(keys: pa.Table, schema: KeySchema) -> pa.Table:
+    """Return each key once, in the order of their first places; Arrow groups not all their types.
+
+    Keys that no store can hold are not compared with each other.
+    """
+    encoded = encode_keys(keys, schema)
+    places = pa.table({"key": encoded, "at": np.arange(len(encoded))}).filter(encoded.is_valid())
+    first = places.group_by("key", use_threads=False).aggregate([("at", "min")])["at_min"]
+    others = np.flatnonzero(encoded.is_null().to_numpy(zero_copy_only=False))
+    return take_rows(keys, pa.array(np.sort(np.concatenate([first.to_numpy(), others]))))

@@ -9,6 +9,7 @@ import click.testing
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.engines import KEY_TYPES, column_of, values_of
 
 import lookupstore
 from lookupstore.cli import main
@@ -48,6 +49,25 @@ def test_keys_of_files_and_of_standard_input() -> None:
     assert run("delete numbers --keys -", "id;n\n3;x\n").exit_code == 2
     assert run("delete numbers --keys - --delimiter ;", "id;n\n3;x\n").exit_code == 0
     assert keys_of("numbers") == [(4,)]
+
+
+@pytest.mark.parametrize("kind", KEY_TYPES, ids=str)
+def test_keys_of_every_type(kind: pa.DataType, seed: int) -> None:
+    """Keys of a file, given twice and with others that are not there, by an oracle of a set."""
+    stored, others = values_of(kind, seed)
+    rows = pa.table({"k": column_of(stored, kind), "n": range(len(stored))})
+    lookupstore.build(rows, "typed", key="k").close()
+    gone = stored[: len(stored) // 2]
+    asked = [*gone, *gone, *others, *([] if kind == pa.bool_() else [None])]
+    pq.write_table(pa.table({"k": column_of(asked, kind)}), "k.parquet")
+    done = run("delete typed --keys k.parquet --output json")
+    assert done.exit_code == 0, done.output
+    counts = {"deleted": len(gone), "missing": len(asked) - 2 * len(gone)}
+    version = 2 if gone else 1
+    assert json.loads(done.stdout) == {"path": "typed", "version": version, **counts}
+    with lookupstore.open("typed") as store:
+        kept = store.scan().read_all()
+        assert sorted(kept["n"].to_pylist()) == list(range(len(gone), len(stored)))
 
 
 def test_a_compaction_that_has_nothing_to_do() -> None:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow.taking import keep_rows, take_rows
 from lookupstore.cli.key_files import check_one_of, read_keys
 from lookupstore.cli.key_text import MOST_NAMED, key_texts, missing_text, parse_keys
-from lookupstore.cli.options import PLACE, output_option, retain_option
+from lookupstore.cli.options import PLACE, keys_option, output_option, retain_option
 from lookupstore.cli.output import write_json
 from lookupstore.cli.sources import TextFlags, key_text_flags
 from lookupstore.cli.terminal import echo
@@ -25,9 +25,7 @@ from lookupstore.store.upserting import upsert as upsert_store
 @click.command()
 @click.argument("path", type=PLACE, metavar="STORE")
 @click.argument("keys", nargs=-1, metavar="[KEY...]")
-@click.option("--keys", "keys_file", type=PLACE, metavar="FILE|-", help="Delete the keys of a "
-              "Parquet, ORC, Arrow IPC or CSV file that has the key columns, or of lines with a "
-              "key each; - is standard input: an Arrow IPC stream, CSV or lines.")  # fmt: skip
+@keys_option("Delete")
 @key_text_flags
 @retain_option
 @output_option("table", "json")

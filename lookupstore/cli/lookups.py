@@ -34,6 +34,7 @@ from lookupstore.cli.options import (
     PLACE,
     columns_option,
     hex_option,
+    keys_option,
     names_of,
     no_cache_option,
     out_option,
@@ -60,9 +61,7 @@ from lookupstore.store.path_kind import PathKind, kind_of
 @click.command()
 @click.argument("path", type=PLACE, metavar="STORE_OR_FILE")
 @click.argument("keys", nargs=-1, metavar="[KEY...]")
-@click.option("--keys", "keys_file", type=PLACE, metavar="FILE|-", help="Look up the keys of a "
-              "Parquet, ORC, Arrow IPC or CSV file that has the key columns, or of lines with a "
-              "key each; - is standard input: an Arrow IPC stream, CSV or lines.")  # fmt: skip
+@keys_option("Look up")
 @columns_option
 @lookups_options
 @no_cache_option

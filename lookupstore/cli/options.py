@@ -67,6 +67,22 @@ def filter_option(*, required: bool) -> Option:
     )
 
 
+def keys_option(verb: str) -> Option:
+    """Return the option for a file with keys of a store.
+
+    Args:
+        verb: Word for what is done to the keys.
+    """
+    return click.option(
+        "--keys",
+        "keys_file",
+        type=PLACE,
+        metavar="FILE|-",
+        help=f"{verb} the keys of a Parquet, ORC, Arrow IPC or CSV file that has the key columns, "
+        "or of lines with a key each; - is standard input: an Arrow IPC stream, CSV or lines.",
+    )
+
+
 columns_option: Option = click.option(
     "--columns", type=VALUE_COLUMNS, metavar="A,B", help="Value columns, in this order."
 )

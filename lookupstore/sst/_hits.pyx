@@ -357,7 +357,7 @@ cdef class HitCandidates:
 
     cdef int pass_stretch(self, size_t start, size_t end, Answers answers) except -1:
         """Pass the rows of a stretch to `answers`, and forget its hits."""
-        cdef int64_t *hits = <int64_t *>self.numbers  # which are not needed any more
+        cdef int64_t *hits = <int64_t *>self.numbers  # whose place is free now
         cdef bint alone
         with nogil:
             alone = self.hits.order(start, end, hits)

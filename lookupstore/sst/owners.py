@@ -6,7 +6,7 @@ in proportion to its keys, and the processes of a host share it (``shared``).
 
 A table stays in use when some of its files are replaced by others. These are tested by their
 filters, until they are many: then they get a table of their own, with the files of tables that have
-not many more records. A table of all files is thus only made again when their records double.
+at most twice their records. A table of all files is thus made again only when its records double.
 
 A process that has just begun cannot know for which files others have made tables. They list them in
 a file of the host, whose name is that of the family of the files.
@@ -401,7 +401,7 @@ class OwnerTables:
     def _wanted(self, files: FileOwners) -> Names:
         """Return the files for which a table is to be made: those without one, and maybe others.
 
-        Tables that have not many more records are merged with it, and those most of whose files
+        Tables that have at most twice its records are merged with it, and those most of whose files
         were replaced.
         """
         names = files.names_left()

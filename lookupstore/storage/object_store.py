@@ -375,7 +375,7 @@ def _temporary_folder() -> str:
     """Return the folder of the system for temporary files.
 
     Raises:
-        OSError: There is none.
+        OSError: The system has no temporary folder that can be written.
     """
     try:
         return tempfile.gettempdir()

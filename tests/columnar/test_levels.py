@@ -7,7 +7,6 @@ import logging
 import os
 import pickle
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs, orc
 from support.object_store import BUCKET, ObjectStore, writable_object_store
-from support.together import aged, answered_together, one_by_one
+from support.together import aged, answered_together, looked_up_in_threads, one_by_one, wait
 
 from lookupstore.columnar import ColumnarFiles, Levels, rent
 from lookupstore.errors import (
@@ -298,36 +297,20 @@ def test_threads_while_files_of_levels_are_released(
 ) -> None:
     rng = random.Random(seed)
     made = RandomLevels(tmp_path / "files", rng, "int64", kinds=True)
-    errors: list[BaseException] = []
     with Levels(
         made.level0, made.levels, key="id", build="always", residency=residency
     ) as levels:  # fmt: skip
         levels.prepare()
         asked = [asked_of(made, 200) for _ in range(9)]
-        stop = threading.Event()
 
-        def look_up() -> None:
-            try:
-                while not stop.is_set():
-                    for numbers, keys in asked:
-                        checked(levels, made, numbers, keys)
-            except BaseException as error:
-                errors.append(error)
+        def look_up(own: random.Random) -> None:
+            checked(levels, made, *own.choice(asked))
 
-        threads = [threading.Thread(target=look_up) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for _ in range(60):
-            rng.choice([
-                files_of(levels).release,
-                levels.close,
-                lambda: rng.choice(levels._lookups).give_way(),
-                lambda: stop.wait(0.003),
-            ])()  # fmt: skip
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert not errors
+        def release() -> None:
+            one = rng.choice(levels._lookups)
+            rng.choice([files_of(levels).release, levels.close, one.give_way, wait])()
+
+        looked_up_in_threads(look_up, release, seed)
 
 
 @pytest.mark.parametrize("mode", ["position", "value_and_position", "presence"])

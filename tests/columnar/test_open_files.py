@@ -7,7 +7,6 @@ import logging
 import os
 import pickle
 import random
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.forks import fork, in_child
-from support.together import aged, answered_together, one_by_one
+from support.together import aged, answered_together, looked_up_in_threads, one_by_one, wait
 
 from lookupstore.columnar import ColumnarFiles
 from lookupstore.columnar.encoded_keys import EncodedKeys
@@ -553,37 +552,18 @@ def test_a_file_that_another_thread_closes_during_a_lookup(
 def test_threads_while_files_are_released(tmp_path: Path, residency: Residency, seed: int) -> None:
     rng = random.Random(seed)
     model = write_files(tmp_path / "t", rng, "int", spans_of(rng, "spread"), evolve=False)
-    errors: list[BaseException] = []
     with ColumnarFiles(tmp_path / "t", key="k", build="always", residency=residency) as files:
         files.prepare()
-        stop = threading.Event()
 
         def look_up(own: random.Random) -> None:
-            try:
-                while not stop.is_set():
-                    numbers, keys = asked_of(own, "int")
-                    checked(files, keys, answers_of(model, numbers, "error"))
-            except BaseException as error:
-                errors.append(error)
+            numbers, keys = asked_of(own, "int")
+            checked(files, keys, answers_of(model, numbers, "error"))
 
-        threads = [
-            threading.Thread(target=look_up, args=(random.Random(seed + at),)) for at in range(3)
-        ]
-        for thread in threads:
-            thread.start()
-        for _ in range(60):
-            rng.choice(
-                [
-                    files_of(files).release,
-                    files.close,
-                    lambda: rng.choice(files._lookups).give_way(),
-                    lambda: stop.wait(0.003),
-                ]
-            )()
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert not errors
+        def release() -> None:
+            one = rng.choice(files._lookups)
+            rng.choice([files_of(files).release, files.close, one.give_way, wait])()
+
+        looked_up_in_threads(look_up, release, seed)
 
 
 @fork

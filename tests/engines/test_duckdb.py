@@ -380,7 +380,7 @@ def test_no_thread_reads_ahead_when_the_process_ends(tmp_path: Path) -> None:
 
 
 def test_files_with_a_key_in_two_of_them(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
-    """Small open files are read at once, unless that would refuse a key that nobody asks for."""
+    """Small open files are read at once, unless two of them have the same key."""
     for name, ids in (("one", [1, 2]), ("two", [2, 3])):
         pq.write_table(pa.table({"id": ids, "name": [name] * 2}), tmp_path / f"{name}.parquet")
     cache = Residency(tmp_path / "cache")

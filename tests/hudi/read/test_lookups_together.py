@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from support.hudi.log_history import row
 from support.hudi.log_tables import LogTable, Row
-from support.together import aged, one_by_one
+from support.together import aged, looked_up_in_threads, one_by_one, wait
 from support.together import answered_together as answered_by
 
 from lookupstore.columnar import open_lookups
@@ -401,39 +401,17 @@ def test_threads_while_files_are_released(tmp_path: Path, residency: Residency, 
     model = write(table, rng, evolve=False)
     for _ in range(2):
         lookup = TableLookup(table, key="id", build="always", residency=residency)
-        errors: list[BaseException] = []
-        stop = threading.Event()
 
-        def look_up(
-            own: random.Random,
-            lookup: TableLookup = lookup,
-            errors: list[BaseException] = errors,
-            stop: threading.Event = stop,
-        ) -> None:
-            try:
-                while not stop.is_set():
-                    numbers, keys = asked_of(own, ["id"], own.choice([1, 5, 300]))
-                    checked(lookup, model, numbers, keys)
-            except BaseException as error:
-                errors.append(error)
+        def look_up(own: random.Random, lookup: TableLookup = lookup) -> None:
+            numbers, keys = asked_of(own, ["id"], own.choice([1, 5, 300]))
+            checked(lookup, model, numbers, keys)
 
-        threads = [
-            threading.Thread(target=look_up, args=(random.Random(seed + at),)) for at in range(3)
-        ]
-        for thread in threads:
-            thread.start()
-        for _ in range(60):
-            opened = list(lookup._slices.asked())
-            choices: list[Any] = [
-                files_of(lookup).release, lookup.close, lambda stop=stop: stop.wait(0.003),
-            ]  # fmt: skip
-            if opened:
-                choices.append(rng.choice(opened).give_way)
-            rng.choice(choices)()
-        stop.set()
-        for thread in threads:
-            thread.join()
-        assert not errors
+        def release(lookup: TableLookup = lookup) -> None:
+            opened = [one.give_way for one in lookup._slices.asked()]
+            some = [rng.choice(opened)] if opened else []
+            rng.choice([files_of(lookup).release, lookup.close, wait, *some])()
+
+        looked_up_in_threads(look_up, release, seed)
 
 
 def test_lookups_that_threads_make_at_the_same_time(

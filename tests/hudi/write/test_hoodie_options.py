@@ -224,7 +224,7 @@ WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
         {"retain_commits": 3},
         r"'retain_commits'; .*; pass WriteOptions\(services=TableServices\(retain_commits=",
     ),
-    "nobody's": ({"path": "/lake/visits"}, "options: not known here: 'path'; leave it out$"),
+    "far from any": ({"path": "/lake/visits"}, "options: not known here: 'path'; leave it out$"),
     "unknown": (
         {"hoodie.parquet.max.filesize": 1, "spark.x": 2},
         r"not known here: 'hoodie.parquet.max.filesize' \(nearest: hoodie.parquet.max.file.size\)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -76,7 +75,7 @@ def _without_repeats(keys: pa.Table, schema: KeySchema) -> pa.Table:
     Keys that no store can hold are not compared with each other.
     """
     encoded = encode_keys(keys, schema)
-    places = pa.table({"key": encoded, "at": np.arange(len(encoded))}).filter(encoded.is_valid())
+    places = pa.table({"key": encoded.drop_null(), "at": pc.indices_nonzero(encoded.is_valid())})
     first = places.group_by("key", use_threads=False).aggregate([("at", "min")])["at_min"]
-    others = np.flatnonzero(encoded.is_null().to_numpy(zero_copy_only=False))
-    return take_rows(keys, pa.array(np.sort(np.concatenate([first.to_numpy(), others]))))
+    others = pc.indices_nonzero(encoded.is_null())
+    return take_rows(keys, pa.concat_arrays([*first.chunks, others]).sort())

@@ -63,6 +63,7 @@ class Asker:
         # What these need once is not the store's.
         self._stored(self._keys())
         assert lookupstore.LookupStore.lookup
+        assert lookupstore.build  # which `_touch` calls, and a worker does not import
         self.before = private()
         self.store = lookupstore.open(path)
         self.store.lookup(pa.array([], pa.int64()))  # what the first call of a process imports

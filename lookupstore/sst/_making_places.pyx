@@ -23,9 +23,10 @@ cdef size_t KEYS_BEFORE_PLACES = 500_000
 cdef size_t ADDED_PER_KEY = 16
 
 # Number of further keys after which the places are complete, regardless of the size of the file,
-# unless lookups would have to add more than MOST_PER_KEY records for each key.
-cdef size_t KEYS_UNTIL_HOT = 3_000_000
-cdef size_t MOST_PER_KEY = 100
+# unless lookups would have to add more than MOST_PER_KEY records for each key. Three calls of a
+# million keys complete them although some files have more records than others.
+cdef size_t KEYS_UNTIL_HOT = 2_700_000
+cdef size_t MOST_PER_KEY = 110
 
 
 def blocks_added(DataBlocks data not None):

@@ -36,7 +36,7 @@ def delete(
     retain: str,
     output: str,
 ) -> None:
-    """Delete the rows of a store with these keys; missing keys are named and ignored.
+    """Delete the rows of a store with these keys; missing keys are ignored, and named on stderr.
 
     'lookupstore get --help' says how to type keys. 'lookupstore upsert --deletes' deletes and
     changes rows in one version.

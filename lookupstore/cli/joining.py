@@ -92,7 +92,7 @@ def join(
         if out is None:
             # The keys, and the appended columns.
             telling = {*pairs, *joined.schema.names[len(source.schema) :]}
-            write_first_rows(joined.schema, joined, output, None, "-o FILE has all", telling)
+            write_first_rows(joined.schema, joined, output, None, "-o FILE writes all", telling)
         else:
             total = source.count_rows if how == "left" else None
             with closing(watched(joined, "Joining", total)) as written:

@@ -190,7 +190,7 @@ def _write_answers(
         if first is not None:
             rows = chain([first], batches)
             most = answers.asked if is_typed else None
-            write_first_rows(schema, rows, output, most, "-o FILE or --output csv has all")
+            write_first_rows(schema, rows, output, most, "-o FILE or --output csv writes all")
 
 
 @click.command()

@@ -181,7 +181,7 @@ def check_out(out: str | None) -> None:
     if asked is not ParameterSource.DEFAULT:
         raise click.UsageError("give --output or -o, whose ending says the format")
     if out in ("-", "/dev/stdout"):
-        raise click.UsageError(f"-o {out}: rows are printed if you leave -o out, and give --output")
+        raise click.UsageError(f"-o {out}: to print rows, leave -o out, and give --output")
     file_format(out)
 
 
@@ -236,7 +236,7 @@ def write_found(
     """
     if out is None:
         write_first_rows(
-            schema, batches, output, limit, "--limit N shows more, and -o FILE has all"
+            schema, batches, output, limit, "--limit N shows more, and -o FILE writes all"
         )
         return
     with closing(watched(limited(batches, limit), "Writing")) as written:

@@ -348,7 +348,7 @@ class ConditionReader:
         if self._columns.get_field_index(path[0]) < 0:
             whole = ".".join(path)
             if whole in self._columns.names:
-                raise refused_error(node, "is no field of a struct", f'write "{whole}"')
+                raise refused_error(node, "is not a field of a struct", f'write "{whole}"')
             if path[1:] and path[1] in self._columns.names:
                 raise refused_error(node, "is no column", f"write {'.'.join(path[1:])}")
             known = listed(self._columns.names)

@@ -348,7 +348,10 @@ def _plain(kind: pa.DataType, value: Value) -> pa.Scalar:
         if isinstance(value, Flag):
             return pa.scalar(value.value)
         raise _mismatch_error(kind, value, "write true or false")
-    raise _mismatch_error(kind, value, _ONLY_NULL)
+    remedy = _ONLY_NULL
+    if types.is_struct(kind) and kind.num_fields:
+        remedy += f"; compare one of its fields, such as COLUMN.{kind.field(0).name}"
+    raise _mismatch_error(kind, value, remedy)
 
 
 def _float(kind: pa.DataType, value: Number) -> pa.Scalar:

@@ -7,7 +7,7 @@ instead.
 
 Making a table checks each block of the sorted files; a process that finds the table checks none. So
 that damage of the disk does not stay unnoticed for ever, a table is used until the host restarts.
-Only Linux tells of restarts; elsewhere a table is used as long as the cache of the host keeps it.
+Only Linux reports restarts; elsewhere a table is used as long as the cache of the host keeps it.
 
 The file contains the buckets of the table of places (``csrc/ls_places.h``), or the lines of a table
 of owners (``csrc/ls_owners.h``), then 64 bytes, all integers little-endian:

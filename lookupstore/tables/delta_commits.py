@@ -98,7 +98,7 @@ class DeltaCommits:
             if newest < known or not is_same:
                 raise StaleStoreError(
                     f"{self._description}: deleted and written again after it was opened at "
-                    f"version {known}; open it, or call lookup_join, again"
+                    f"version {known}; open it again, or call lookup_join again"
                 )
             for version in range(newest, known, -1):
                 written = self._written(version)

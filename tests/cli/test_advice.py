@@ -59,7 +59,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("get users 1 --format csv", "No such option '--format'. Use '--output'. (see"),
         ("versions users --csv", "No such option '--csv'. Use '--output csv'. (see"),
         ("count users", "No such command 'count'. Use 'lookupstore info STORE', which prints"),
-        ("scan users -o -", "-o -: rows are printed if you leave -o out, and give --output"),
+        ("scan users -o -", "-o -: to print rows, leave -o out, and give --output"),
         ("get users --keys lines.txt", "--keys: lines.txt: line 3 is empty; delete it, or write"),
         ("get users --keys typo.txt", "--keys: typo.txt: line 2: 'x' is not int64"),
         ("get usrs 1", "/users'?"),

@@ -442,7 +442,8 @@ def test_a_table_of_many_rows_is_cut_and_says_so(tmp_path: Path) -> None:
     lookupstore.build(many, tmp_path / "store", key="id").close()
     result = run("scan", tmp_path / "store")
     assert result.stdout.count("│\n") == TABLE_ROWS
-    assert result.stderr == f"first {TABLE_ROWS} rows; --limit N shows more, and -o FILE has all\n"
+    said = f"first {TABLE_ROWS} rows; --limit N shows more, and -o FILE writes all\n"
+    assert result.stderr == said
     result = run("scan", tmp_path / "store", "--limit", 70)
     assert (result.stdout.count("│\n"), result.stderr) == (70, "")
     result = run("scan", tmp_path / "store", "--start", 950)

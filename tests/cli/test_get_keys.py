@@ -213,7 +213,7 @@ def test_a_table_shows_the_first_and_reads_no_more(store: Path, tmp_path: Path) 
     feeder.join()
     assert result.exit_code == 0
     assert result.stdout.count("│  3 │") == 50
-    assert result.stderr == "first 50 rows; -o FILE or --output csv has all\n"
+    assert result.stderr == "first 50 rows; -o FILE or --output csv writes all\n"
     assert len(took) < 40
 
 

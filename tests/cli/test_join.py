@@ -95,7 +95,7 @@ def test_names_and_columnar_files(tmp_path: Path, facts: pa.Table, planes: pa.Ta
     ]
     shown = run("join", tmp_path / "facts.parquet", tmp_path / "store", "--on", "plane=id")
     assert shown.exit_code == 0
-    assert "first 50 rows; -o FILE has all" in shown.output
+    assert "first 50 rows; -o FILE writes all" in shown.output
 
 
 def test_a_narrow_table_has_the_key_and_what_was_appended(

@@ -462,7 +462,7 @@ def test_a_delta_table_that_is_made_again_at_its_place(
     for one in (files, given, pickle.loads(pickle.dumps(files))):
         assert rows_in(one.newest()) == {1: 100 + version}
         assert rows_in(one.refresh()) == {1: 100 + version}
-        with pytest.raises(StaleStoreError, match=r"written again.*call lookup_join, again"):
+        with pytest.raises(StaleStoreError, match=r"written again.*call lookup_join again"):
             one.position_at(utc(time.time() + 10))
     assert rows_in(files.newest().newest()) == {1: 100 + version}
 

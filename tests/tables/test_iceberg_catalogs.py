@@ -202,6 +202,7 @@ def test_names_that_lead_nowhere(
     refused("iceberg:prod..users", ValueError, "does not name a table")
     refused("iceberg:other.sales.users", ValueError, r"no catalog 'other'; .*\.pyiceberg\.yaml")
     refused("iceberg:prd.sales.users", ValueError, r"no catalog 'prd'; did you mean 'prod'\?")
+    refused("iceberg:prd.sales.users", ValueError, r"\['prod'\]; to add 'prd', describe it in \.py")
     refused(
         "iceberg:prod.sales.gone",
         FileNotFoundError,

@@ -222,10 +222,10 @@ def _check_nothing_taken_back(view: TableView, since: str | None) -> None:
         for time in _rolled_back(view, one):
             if time <= since:
                 raise StaleStoreError(
-                    f"{view.location.uri}: since is {since}, which is the position of no commit, "
-                    f"and the {one.action} {one.time} took back {time}, which may have been a "
-                    "commit then: read all rows, and go on from the position of a commit that "
-                    "timeline() lists"
+                    f"{view.location.uri}: since is {since}, which is not the position of a "
+                    f"commit, and the {one.action} {one.time} removed {time}, which may have been "
+                    "a commit at that time: read all rows, then continue from the position of a "
+                    "commit that timeline() lists"
                 )
 
 

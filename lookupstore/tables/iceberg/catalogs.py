@@ -81,7 +81,7 @@ def catalog_table(name: str) -> CatalogTable:
         others = [*described] if isinstance(described, dict) else []
         remedy = "describe it in .pyiceberg.yaml or in variables PYICEBERG_CATALOG__NAME__URI"
         if others:
-            remedy = f"it has [{listed(others)}]: {remedy}"
+            remedy = f"it has [{listed(others)}]; to add {called!r}, {remedy}"
         raise ValueError(
             f"source: {shown}: pyiceberg has no catalog {called!r}{meant(called, others, remedy)}"
         )

@@ -361,7 +361,7 @@ def test_a_commit_that_was_taken_back(tmp_path: Path) -> None:
     assert kept is not None
     assert gone is not None
     table.restore(kept.time)
-    with pytest.raises(StaleStoreError, match="the position of no commit, and the restore"):
+    with pytest.raises(StaleStoreError, match="not the position of a commit, and the restore"):
         table.changes(gone.position)
     assert said(table, kept.position) == []
 
@@ -391,7 +391,7 @@ def test_a_rollback_of_what_began_later(tmp_path: Path) -> None:
     table.rollback(gone)
     assert said(table, "2026-01-01") == [("insert", 1, "x", 1, 0.5)]
     assert said(table, between) == []
-    with pytest.raises(StaleStoreError, match=f"the rollback .* took back {gone.time}, which may"):
+    with pytest.raises(StaleStoreError, match=f"the rollback .* removed {gone.time}, which may"):
         table.changes(gone.position)
 
 

@@ -673,7 +673,8 @@ WAYS = [
         "restore: no savepoint",
         lambda folder: table(folder).restore("20240101000000000"),
         ValueError,
-        "which has no savepoint; savepoints: none; without one, roll back each later commit",
+        "which has no savepoint; savepoints: none; to go back without one, roll back each later "
+        "commit",
         lambda folder: saved(folder).restore(next(iter(saved(folder).savepoints()))),
     ),
     Way(

@@ -349,7 +349,7 @@ def test_a_change_opens_what_it_published(tmp_path, monkeypatch):
 
         return publish
 
-    module = importlib.import_module("lookupstore.store.store")
+    module = importlib.import_module("lookupstore.store.changing")
     with monkeypatch.context() as patch:
         upsert_version = published(module.upsert_version)
         patch.setattr(module, "upsert_version", upsert_version)

@@ -71,9 +71,9 @@ def no_second_look_at_versions(patch: pytest.MonkeyPatch) -> None:
 def a_mark_that_goes_before_its_version_is_there(patch: pytest.MonkeyPatch) -> None:
     real = NewVersion.publish
 
-    def publish(new: NewVersion, manifest: Manifest) -> Manifest:
+    def publish(new: NewVersion, manifest: Manifest, **replaces: Any) -> Manifest:
         new.location.delete(new.mark)
-        return real(new, manifest)
+        return real(new, manifest, **replaces)
 
     patch.setattr(NewVersion, "publish", publish)
 

@@ -137,6 +137,8 @@ class Readers:
 
     def run(self) -> Found:
         """Read until the time is over."""
+        # On a busy machine a process may take longer to start, and to open, than all is to last.
+        self.end = max(self.end, time.monotonic() + LEAST_SECONDS)
         threads = [threading.Thread(target=self.work, args=(number,)) for number in range(THREADS)]
         for thread in threads:
             thread.start()
@@ -257,8 +259,6 @@ class Readers:
 def read(path: str, published: str, end: float, seed: int) -> Found:
     """Be a reading process."""
     shared_cache.resize(CACHE_BYTES)
-    # On a busy machine a process may take longer to start than all is to last.
-    end = max(end, time.monotonic() + LEAST_SECONDS)
     try:
         return Readers(path, published, end, seed).run()
     except Exception:

@@ -33,6 +33,7 @@ from lookupstore.cli.options import (
 from lookupstore.cli.output import TABLE_ROWS, check_out, write_found, write_json, write_rows
 from lookupstore.cli.sources import TextFlags, check_kept, key_text_flags, text_flags
 from lookupstore.cli.terminal import echo, echo_text
+from lookupstore.cli.text_remedies import WIDENED
 from lookupstore.errors import listed
 from lookupstore.filters import Filter
 from lookupstore.hudi import HudiTable, WriteResult
@@ -355,6 +356,8 @@ def upsert(
         operation = asked if asked in _OPERATIONS else operation
     table = HudiTable.open(path)
     options = flags.options(table, operation)
+    fixed = (*table.options.record_key, *table.options.partition_by)
+    click.get_current_context().meta[WIDENED] = {*table.schema.names}.difference(fixed)
     source = text.source_of(files, table.schema)
     result = _OPERATIONS[operation](table, source, options=options, dry_run=dry_run)
     if output == "json":

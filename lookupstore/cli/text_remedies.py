@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -15,6 +16,10 @@ _NULL = re.compile(
 )
 #: Name in the context of a command for the columns that hold keys, whose types the store has.
 KEYS = "lookupstore.keys"
+# Fractions of a second that are more exact than a unit, without zeros at their end.
+_FINER = {"s": r"\d*[1-9]", "ms": r"\d{3}\d*[1-9]", "us": r"\d{6}\d*[1-9]"}
+#: Name in the context of a command for the columns whose types `--evolve` widens.
+WIDENED = "lookupstore.widened"
 # Times that name no zone.
 _LOCAL_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d(:\d\d){1,2}(\.\d+)?"
 
@@ -30,7 +35,8 @@ def wrong_text(found: re.Match[str]) -> str:
     # Another type than the destination's would not fit there.
     is_fixed = context is not None and context.invoked_subcommand in ("hudi", "upsert")
     is_key = context is not None and column in context.meta.get(KEYS, ())
-    remedy = _WrongText(column, kind, text, decimal, is_fixed, is_fixed or is_key).remedy()
+    widens = context is not None and column in context.meta.get(WIDENED, ())
+    remedy = _WrongText(column, kind, text, decimal, is_fixed, is_fixed or is_key, widens).remedy()
     how = "" if decimal is None else f" with --decimal {decimal!r}"
     return f"the column {column!r} is {kind} and has '{text}' in row {row}{how}; {remedy}"
 
@@ -46,6 +52,7 @@ class _WrongText:
         decimal: Sign that `--decimal` gives. None: a point.
         is_fixed: Whether the column cannot have another type.
         is_no_text: Whether the column cannot be text.
+        widens: Whether the command can widen the column.
     """
 
     column: str
@@ -54,6 +61,7 @@ class _WrongText:
     decimal: str | None
     is_fixed: bool
     is_no_text: bool
+    widens: bool
 
     def remedy(self) -> str:
         """Return the remedy."""
@@ -94,6 +102,10 @@ class _WrongText:
         """Return the remedy for a date or time, None for another type."""
         if "tz=" in self.kind and self._is(_LOCAL_TIME):
             return "give --zone with the zone of such times, for example UTC"
+        unit = re.fullmatch(r"time(?:stamp|32|64)\[(\w+).*", self.kind)
+        finer = _FINER.get(unit[1]) if unit else None
+        if unit and finer and self._is(rf".*:\d\d:\d\d\.{finer}0*(Z|[+-]\d\d:?\d\d)?"):
+            return self._or_text(f"it is more exact than {unit[1]}: round it")
         is_date = self.kind.startswith("date")
         if not is_date and not self.kind.startswith("timestamp"):
             return None
@@ -112,7 +124,10 @@ class _WrongText:
     def _type(self) -> str:
         """Return the remedy for any other text."""
         if self.is_fixed:
-            return "correct it"
+            wider = self._wider() if self.widens else None
+            if wider is None:
+                return "correct it"
+            return f"correct it, or widen the column: give --evolve --types '{self.column}={wider}'"
         number = self.text.replace(self.decimal or ".", ".")
         # A number with a zero before it is a code, which only text keeps.
         if self.kind == "double" or not re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.\d+)?", number):
@@ -120,6 +135,26 @@ class _WrongText:
         if "decimal" in self.kind:
             return f"give {self._types('decimal(P,S)')} with more digits"
         return f"give {self._types('double')}"
+
+    def _wider(self) -> str | None:
+        """Return a type that a Hudi table widens the column to and that holds this number."""
+        text = self.text.replace(self.decimal or ".", ".")
+        if self.kind == "float" and re.fullmatch(r"-?\d{1,15}(\.\d+)?[eE][+-]?\d+", text):
+            return "double" if math.isfinite(float(text)) else None
+        number = re.fullmatch(r"-?(0|[1-9]\d*)(?:\.(\d+))?", text)
+        if number is None:
+            return None
+        whole, fraction = number[1], number[2] or ""
+        if self.kind == "int32" and fraction:
+            return "double" if len(whole) <= 15 else None
+        if self.kind == "int32":
+            return "int64" if int(whole) < 1 << 63 else None
+        digits = re.fullmatch(r"decimal128\((\d+), (\d+)\)", self.kind)
+        if digits is None:
+            return None
+        scale = max(int(digits[2]), len(fraction))
+        precision = max(int(digits[1]) - int(digits[2]), len(whole)) + scale
+        return f"decimal({precision},{scale})" if precision <= 38 else None
 
     def _or_text(self, remedy: str) -> str:
         return remedy if self.is_no_text else f"{remedy}, or give {self._types('text')}"

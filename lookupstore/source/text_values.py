@@ -23,6 +23,13 @@ _NOT_FINITE = r"^(nan|-?inf)$"
 # Whole numbers with a fraction of zeros. Its groups are the integer, without the sign of a zero.
 _WHOLE = r"^(?:-?(0)|(-?[1-9][0-9]*))%s0+$"
 _INSTANT = pa.timestamp("us", "UTC")
+# Times with zeros after the digits of a unit, as pandas writes 20.002000 for milliseconds. Its
+# groups are what is left.
+_ZEROS = {
+    "s": r"(:[0-9]{2}:[0-9]{2})\.0+($|[Z+-])",
+    "ms": r"(\.[0-9]{3})0+($|[Z+-])",
+    "us": r"(\.[0-9]{6})0+($|[Z+-])",
+}
 # Types of a column of text, in order: the first that accepts all of its values is used.
 _TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"), _INSTANT)
 
@@ -194,9 +201,9 @@ def _first(texts: pa.Array) -> str | None:
 
 
 def _fitted(texts: pa.Array, kind: pa.DataType, decimal: str, form: str | None) -> pa.Array | None:
-    """Return texts as values of a known type, in which an integer may have a fraction of zeros.
+    """Return texts as values of a known type, in which zeros may follow the last digit it holds.
 
-    Without it, 3.0 would be an integer in JSON lines and frames, but not in CSV.
+    Without them, 3.0 would be an integer in JSON lines and frames, but not in CSV.
     """
     if form is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         has_zone = pa.types.is_timestamp(kind) and kind.tz is not None
@@ -205,6 +212,10 @@ def _fitted(texts: pa.Array, kind: pa.DataType, decimal: str, form: str | None) 
     if values is None and pa.types.is_integer(kind):
         integers = pc.replace_substring_regex(texts, _WHOLE % re.escape(decimal), r"\1\2")
         return _cast(integers, kind, decimal)
+    if values is None and (pa.types.is_timestamp(kind) or pa.types.is_time(kind)):
+        zeros = _ZEROS.get(kind.unit)
+        if zeros is not None:
+            return _cast(pc.replace_substring_regex(texts, zeros, r"\1\2"), kind, decimal)
     return values
 
 

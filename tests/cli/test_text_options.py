@@ -225,6 +225,67 @@ def test_null_is_advised_for_what_may_mean_it(text: str) -> None:
     assert "has '3.5' in row 2; correct it\n" in refused("hudi upsert t a.csv --null", text)
 
 
+@pytest.mark.parametrize(
+    ("column", "text", "kind"),
+    [
+        ("n", "3000000000", "int64"),
+        ("n", "1.5", "double"),
+        ("f", "-1.25e300", "double"),
+        ("d", "7.555", "decimal(11,3)"),
+        ("d", "-123456789.5", "decimal(11,2)"),
+        ("n", "99999999999999999999", None),
+        ("n", "many", None),
+        ("n", "03000000000", None),
+        ("f", "1e999", None),
+        ("d", "0." + "1" * 40, None),
+        ("l", "99999999999999999999", None),
+        ("id", "1.5", None),
+    ],
+)
+def test_a_number_that_a_wider_column_of_a_hudi_table_holds(
+    column: str, text: str, kind: str | None
+) -> None:
+    """The options that the error names work."""
+    types = {"id": "int32", "n": "int32", "f": "float32", "l": "int64"}
+    columns = pa.schema([*types.items(), ("d", pa.decimal128(10, 2))])
+    HudiTable.create("t", columns, record_key="id")
+    row = dict.fromkeys(columns.names, "1") | {column: text}
+    Path("a.csv").write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
+    said = refused("hudi upsert t a.csv")
+    if kind is None:
+        assert said.rstrip().endswith("in row 1; correct it")
+        return
+    options = f"--evolve --types '{column}={kind}'"
+    assert said.rstrip().endswith(f"; correct it, or widen the column: give {options}")
+    done(f"hudi upsert t a.csv {options}".replace("'", ""))
+    found = HudiTable.open("t").get(1)
+    assert found is not None
+    assert found[column] == (Decimal if column == "d" else float)(text)
+    lookupstore.build(pa.table({"id": [1], "n": pa.array([1], pa.int32())}), "s", key="id").close()
+    Path("b.csv").write_text("id,n\n1,3000000000\n")
+    assert "; correct it\n" in refused("upsert s b.csv"), "a store has no --evolve"
+
+
+def test_the_index_of_pandas_in_a_file_is_named() -> None:
+    HudiTable.create("t", pa.schema({"id": pa.int64()}), record_key="id")
+    Path("a.csv").write_text(",id\n0,1\n")
+    said = refused("hudi upsert t a.csv")
+    assert "no column ''; to add it, give --evolve; to leave it out, write the file without" in said
+    assert "to_csv(index=False)" in said
+
+
+def test_times_that_are_more_exact_than_their_column() -> None:
+    columns = pa.schema([("id", "int64"), ("at", pa.timestamp("ms", "UTC"))])
+    HudiTable.create("t", columns, record_key="id")
+    Path("a.csv").write_text("id,at\n1,2026-05-19 07:40:00.125000+00:00\n")
+    done("hudi upsert t a.csv")
+    found = HudiTable.open("t").get(1)
+    assert found is not None
+    assert found["at"].microsecond == 125_000
+    Path("a.csv").write_text("id,at\n1,2026-05-19 07:40:00.125001+00:00\n")
+    assert "in row 1; it is more exact than ms: round it" in refused("hudi upsert t a.csv")
+
+
 def test_whole_numbers_with_a_fraction_are_integers_of_the_destination() -> None:
     HudiTable.create("t", pa.schema({"id": pa.int64(), "v": pa.int64()}), record_key="id")
     Path("a.csv").write_text("id;v\n1;3,0\n2.0;4\n")

@@ -6,6 +6,7 @@ import csv
 import datetime as dt
 import io
 import random
+import re
 from pathlib import Path
 
 import duckdb
@@ -252,6 +253,41 @@ def test_whole_numbers_with_a_fraction_in_a_column_of_integers(
         return
     with pytest.raises(ValueError, match=f"the column 'v' is {kind} and has '{text}' in row 3"):
         typed(texts, field, "a.csv", 1, decimal=decimal)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "wanted"),
+    [
+        ("2023-11-14 22:13:20.002000+00:00", pa.timestamp("ms", "UTC"), 2000),
+        ("2023-11-14T22:13:20.002000000Z", pa.timestamp("ms", "UTC"), 2000),
+        ("2023-11-15 03:43:20.002000+05:30", pa.timestamp("ms", "UTC"), 2000),
+        ("2023-11-14 22:13:20.000002000", pa.timestamp("us"), 2),
+        ("2023-11-14 22:13:20.000000", pa.timestamp("s"), 0),
+        ("22:13:20.002000", pa.time32("ms"), 2000),
+        ("22:13:20.000", pa.time32("s"), 0),
+        ("2023-11-14 22:13:20.002001+00:00", pa.timestamp("ms", "UTC"), None),
+        ("2023-11-14 22:13:20.0000020001", pa.timestamp("us"), None),
+        ("2023-11-14 22:13:20.5", pa.timestamp("s"), None),
+        ("2023-11-14 22:13.0", pa.timestamp("s"), None),
+        ("2023-11-14 22:13:20.", pa.timestamp("s"), None),
+        ("22:13:20.0001", pa.time32("ms"), None),
+    ],
+)
+def test_zeros_after_the_last_digit_of_a_unit(
+    text: str, kind: pa.DataType, wanted: int | None
+) -> None:
+    """As pandas writes milliseconds to CSV; Python's own conversion is the oracle."""
+    field = pa.field("v", kind)
+    if wanted is None:
+        with pytest.raises(ValueError, match=f"and has {re.escape(repr(text))} in row 1"):
+            typed(pa.array([text, None]), field, "a.csv", 1)
+        return
+    found = typed(pa.array([None, text]), field, "a.csv", 1).to_pylist()[1]
+    if isinstance(found, dt.time):
+        assert found == dt.time(22, 13, 20, wanted)
+        return
+    at = dt.datetime(2023, 11, 14, 22, 13, 20, wanted)
+    assert found == (at if found.tzinfo is None else at.replace(tzinfo=dt.timezone.utc))
 
 
 def test_a_fraction_of_zeros_is_of_a_float_where_the_type_is_inferred() -> None:

@@ -1,8 +1,8 @@
 """Check and show the arguments of methods and classes.
 
 `keyword_only` makes errors name the keywords. `with_advice` makes errors about an unknown keyword
-say what to write instead, and `with_init_advice` those of a class. `shows_init` shows the arguments
-of a class.
+or an argument without a name say what to write instead, and `with_init_advice` those of a class.
+`shows_init` shows the arguments of a class.
 `column_names` checks names of columns. `ABSENT` is the value of an argument that was not given: an
 option that can also be set elsewhere counts if the caller wrote it, even with the default value.
 """
@@ -14,6 +14,9 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, ParamSpec, TypeVar
+
+from lookupstore.errors import listed, meant
+from lookupstore.quantities import counted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,28 +112,55 @@ def keyword_only(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function say what to write instead of an unknown keyword argument.
+    """Make a function say what to write instead of an unknown or unnamed argument.
 
     Args:
         advice: Function that returns what to write instead of a name, or None.
 
     >>> @with_advice({"reverse": "give start and stop in the other order"}.get)
-    ... def scan(start, stop): ...
-    >>> scan(1, 2, reverse=True)
+    ... def scan(start, *, stop=None): ...
+    >>> scan(1, reverse=True)
     Traceback (most recent call last):
     TypeError: scan has no argument 'reverse'; give start and stop in the other order
+    >>> scan(1, stpo=2)
+    Traceback (most recent call last):
+    TypeError: scan has no argument 'stpo'; did you mean 'stop'? It has 'start', 'stop'
+    >>> scan(1, 2)
+    Traceback (most recent call last):
+    TypeError: scan takes 1 argument without a name: scan(start, stop=...); got int as another
     """
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
-        known = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters
+        kinds = {one.kind for one in parameters.values()}
+        named = [one.name for one in parameters.values() if one.kind is one.KEYWORD_ONLY]
+        plain = [name for name in parameters if name not in named]
+        known = [*plain, *named]
+        called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        if plain[:1] in (["self"], ["cls"]):
+            known = known[1:]
+
+        def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            for name in kwargs:
+                if name in parameters:
+                    continue
+                said = advice(name)
+                if said is not None:
+                    raise TypeError(f"{called} has no argument {name!r}; {said}")
+                if inspect.Parameter.VAR_KEYWORD not in kinds:
+                    others = meant(name, known, f"it has {listed(known)}")
+                    raise TypeError(f"{called} has no argument {name!r}{others}")
+            if len(args) > len(plain) and inspect.Parameter.VAR_POSITIONAL not in kinds:
+                shown = [name for name in known if name in plain]
+                form = ", ".join([*shown, *(f"{name}=..." for name in named)])
+                raise TypeError(
+                    f"{called} takes {counted(len(shown), 'argument')} without a name: "
+                    f"{called}({form}); got {type(args[len(plain)]).__name__} as another"
+                )
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in kwargs:
-                said = None if name in known else advice(name)
-                if said is not None:
-                    called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
-                    raise TypeError(f"{called} has no argument {name!r}; {said}")
+            check(args, kwargs)
             return function(*args, **kwargs)
 
         return checked

@@ -260,7 +260,9 @@ def _rule(rules: tuple[str, ...]) -> Rule:
         column, colon, name = text.rpartition(":")
         known = next((rule for rule in RULES if rule == name), None)
         if known is None:
-            raise click.UsageError(f"--rule {text}: give one of {', '.join(RULES)}")
+            raise click.UsageError(
+                f"--rule {text}: give one of {', '.join(RULES)}, or COLUMN:RULE, such as hits:sum"
+            )
         if not colon:
             if len(rules) > 1:
                 raise click.UsageError(f"--rule {text}: give it alone, or COLUMN:{text}")

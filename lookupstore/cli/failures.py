@@ -102,7 +102,13 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^columns: no value column ('.*?') \(it is a key column, not a value column\); .*$": (
         r"columns: \1 is a key column; leave it out, and name value columns only"
     ),
-    r"^(where|filter|columns|set|key|by|when)(?=: )": r"--\1",
+    r"^(where|filter|columns|set|key|by|when|rule)(?=: )": r"--\1",
+    r"such as rule=\{'(.*)': 'partial', 'hits': 'sum'\}": (
+        r"such as --rule \1:partial --rule hits:sum"
+    ),
+    r"^(--set: .*,\s*\w+\s*=.* is no SQL: not understood.*, near ','); .*$": (
+        r"\1; give each column a --set of its own"
+    ),
     r"(^|: )(since|until) is (?='|\d|not given)": r"\1--\2 is ",
     r"query_type='read_optimized'": "--query-type read_optimized",
     r"; a dict needs Hudi's option names; pass WriteOptions\(.*\)$": (

@@ -219,11 +219,13 @@ def moment_of(text: str, kind: str) -> Moment:
     return Moment(kind, seconds, _has_zone(parts))
 
 
-_EXAMPLES = {
+_TEXTS = {
     "date": "'2026-03-07'",
-    "timestamp": "'2026-03-07 12:30:00.5', with 'Z' or '+01:00' behind it if it has a zone",
+    "timestamp": "'2026-03-07 12:30:00.5'",
     "time": "'12:30:00.5'",
 }
+_ZONED = "with 'Z' or '+01:00' behind it if it has a zone"
+_EXAMPLES = _TEXTS | {"timestamp": f"{_TEXTS['timestamp']}, {_ZONED}"}
 _ONLY_NULL = "only `is null` is read of such columns"
 #: Comparisons by operators of SQL.
 OPERATORS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
@@ -339,7 +341,10 @@ def _plain(kind: pa.DataType, value: Value) -> pa.Scalar:
     if types.is_string(kind) or types.is_large_string(kind):
         if isinstance(value, Text):
             return pa.scalar(value.value, kind)
-        raise _mismatch_error(kind, value, "put it in single quotes")
+        remedy = "put it in single quotes"
+        if isinstance(value, Moment):
+            remedy = f"give only the text of the {value.kind}, such as {_TEXTS[value.kind]}"
+        raise _mismatch_error(kind, value, remedy)
     if types.is_binary(kind) or types.is_large_binary(kind):
         if isinstance(value, Text) and value.value.isascii() and "\\" not in value.value:
             return pa.scalar(value.value.encode(), kind)

@@ -1303,7 +1303,13 @@ def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     assert f"7: no such file or folder (looked for {tmp_path}/7); give a file of keys" in missing
     assert lookupstore.open("s").scan().read_all().to_pydict() == rows
     assert "give a SOURCE, --deletes FILE" in run("upsert", "s", status=2)
-    assert "give one of replace" in run("upsert", "s", "c.parquet", "--rule", "n:last", status=2)
+    for rule in ("n:last", "n=sum"):
+        said = run("upsert", "s", "c.parquet", "--rule", rule, status=2)
+        assert "give one of replace" in said
+        assert "or COLUMN:RULE, such as hits:sum" in said
+    said = run("upsert", "s", "c.parquet", "--rule", "sum", status=2)
+    assert "--rule: 'sum' of the column 'name', which is string, not a number; " in said
+    assert said.rstrip().endswith("such as --rule name:partial --rule hits:sum")
     assert "give it alone" in run(
         "upsert", "s", "c.parquet", "--rule", "first", "--rule", "n:sum", status=2
     )

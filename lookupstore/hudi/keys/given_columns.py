@@ -103,7 +103,8 @@ def columns_after(
             at = columns.get_field_index(field.name)
             if at < 0 or not is_castable(field.type, columns.field(at).type):
                 in_index = field.name in _index_names(source)
-                raise _refused_error("rows", field, columns, needed, in_index=in_index)
+                lacking = [name for name in columns.names if name not in given.names]
+                raise _refused_error("rows", field, columns, needed, lacking, in_index=in_index)
     if not evolve or not others:
         return known
     check_new_names(pa.schema(others), columns, "rows")
@@ -285,6 +286,7 @@ def _refused_error(
     field: pa.Field,
     columns: pa.Schema,
     fixed: Collection[str],
+    lacking: Collection[str],
     *,
     in_index: bool = False,
 ) -> Exception:
@@ -295,6 +297,7 @@ def _refused_error(
         field: Column of the rows.
         columns: Columns of the table.
         fixed: Names of the columns of keys, folders and order.
+        lacking: Names of the columns that the rows lack.
         in_index: Whether the column is in the index of a pandas DataFrame.
     """
     at = columns.get_field_index(field.name)
@@ -307,10 +310,11 @@ def _refused_error(
         leave = f"drop it from the {what}"
         if in_index:
             leave = "call .reset_index(drop=True): it is the index of the frame"
-        return ValueError(
-            f"{what}: the table has no column {field.name!r}; to add it, {_EVOLVE}; to leave it "
-            f"out, {leave}"
-        )
+        elif not field.name:
+            leave = "write the file without the index, such as by to_csv(index=False) of pandas"
+        others = f"to add it, {_EVOLVE}; to leave it out, {leave}"
+        remedy = meant(field.name, lacking, others)
+        return ValueError(f"{what}: the table has no column {field.name!r}{remedy}")
     kind = columns.field(at).type
     if is_wider(field.type, kind, exact=field.name in fixed):
         return TypeError(

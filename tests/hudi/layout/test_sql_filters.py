@@ -345,6 +345,8 @@ def test_columns_of_kindred_types_are_compared(word: str, one: pa.Array, other: 
         ("cast(s as bigint) = 1", "makes int64 of string"),
         ("cast(x as bigint) = 1", "makes int64 of double"),
         ("s = 5", "put it in single quotes"),
+        ("s >= date '2026-03-01'", "give only the text of the date, such as '2026-03-07'"),
+        ("s < timestamp '2026-03-01 10:00:00'", "text of the timestamp, such as '2026-03-07 12:"),
         ("id = 'x'", "'x' is no number"),
         ("id = '1.5'", "write the number without quotes"),
         ("day = 'x'", "is no date; write it as '2026-03-07'"),

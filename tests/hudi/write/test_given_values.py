@@ -262,6 +262,11 @@ def test_a_frame_without_rows_has_the_types_of_the_table(tmp_path: Path) -> None
         table.upsert(frame)
     with pytest.raises(ValueError, match="rows have no column 'id', which is required"):
         table.upsert(frame[["n"]])
+    similar = frame.rename(columns={"n": "nn"})[["id", "nn"]]
+    with pytest.raises(ValueError, match=r"no column 'nn'; did you mean 'n'\? To add it, pass opt"):
+        table.upsert(similar)
+    with pytest.raises(ValueError, match="no column 'nn'; to add it, pass"):  # the rows have n
+        table.upsert(similar.assign(n=1))
     typed = pa.table({"id": pa.array([], pa.int64()), "n": pa.array([], pa.timestamp("us"))})
     with pytest.raises(TypeError, match=r"'n' is timestamp\[us\]; give int32"):  # not of pandas
         table.upsert(typed, missing="null")

@@ -252,7 +252,8 @@ def test_inputs_of_every_kind(tmp_path: Path) -> None:
         ("mergeSchema", r"to add columns that the table lacks, .*WriteOptions\(evolve=True\)"),
         ("schema_evolution", r"to add columns that the table lacks"),
         ("duplicates", r"pass options=WriteOptions\(duplicates=\.\.\.\)"),
-        ("nope", "unexpected keyword argument 'nope'"),
+        ("nope", "upsert has no argument 'nope'; it has 'rows', 'missing', 'options', 'dry_run'$"),
+        ("mising", r"upsert has no argument 'mising'; did you mean 'missing'\? It has 'rows'"),
     ],
 )
 def test_options_of_a_write_are_not_its_arguments(tmp_path: Path, name: str, said: str) -> None:
@@ -269,6 +270,16 @@ def test_options_of_a_write_are_not_its_arguments(tmp_path: Path, name: str, sai
             "pass options=WriteOptions(services=TableServices(retain_commits=...))",
         ),
         (lambda _: WriteOptions(archive=True), "pass services=TableServices(archive=...)"),
+        (
+            lambda _: WriteOptions(evolv=True),
+            "WriteOptions has no argument 'evolv'; did you mean 'evolve'? It has 'duplicates', ",
+        ),
+        (
+            lambda table: table.upsert(rows(), WriteOptions()),
+            "upsert takes 1 argument without a name: "
+            "upsert(rows, missing=..., options=..., dry_run=...); got WriteOptions as another",
+        ),
+        (lambda table: table.delete([1], "id = 1"), "delete takes 1 argument without a name: "),
         (lambda table: table.delete(filter="id = 1"), "give the filter as where="),
         (lambda table: table.update({"value": None}, condition="id = 1"), "the filter as where="),
         (lambda table: table.delete([1], index="simple"), "options=WriteOptions(index=...)"),

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import plain_type, unwrap
+from lookupstore.arrow.uuids import is_uuid, uuid_texts
 from lookupstore.cli.json_text import iso_times, plain
 
 # Fields that need quotes: without them, an empty text would be null.
@@ -47,11 +48,14 @@ def csv_lines(batch: pa.RecordBatch) -> bytes:
     """
     if not batch.num_columns:
         return b"\n" * int(batch.num_rows)
-    return _lines([csv_texts(unwrap(column)) for column in batch.columns])
+    return _lines([csv_texts(column) for column in batch.columns])
 
 
 def csv_texts(column: pa.Array) -> pa.Array:
     """Return the values of a column as texts: those of `csv_lines`, without quotes."""
+    if is_uuid(column.type):
+        return uuid_texts(column)
+    column = unwrap(column)
     kind = column.type
     if pa.types.is_nested(kind):
         raise pa.ArrowNotImplementedError(f"{kind} in CSV")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import is_bytes, is_text
+from lookupstore.arrow.uuids import is_uuid, uuid_texts
 
 # Characters that JSON may contain unescaped, but that a terminal does not show: control characters,
 # text direction, line ends, characters without width, surrogates.
@@ -124,6 +125,8 @@ def plain(value: Any) -> Any:
 def _texts_of(column: pa.Array) -> pa.Array:
     """Return the JSON of each value, null for null."""
     kind = column.type
+    if is_uuid(kind):
+        return _quoted(uuid_texts(column))
     if isinstance(column, pa.ExtensionArray):
         is_bool = kind.extension_name == "arrow.bool8"
         return _texts_of(column.storage.cast(pa.bool_()) if is_bool else column.storage)

@@ -14,7 +14,6 @@ from typing import BinaryIO
 import click
 import pyarrow as pa
 
-from lookupstore.arrow.types import unwrap
 from lookupstore.cli.csv_text import csv_texts
 from lookupstore.cli.failures import message_of
 from lookupstore.cli.key_text import key_types, parse_columns
@@ -170,7 +169,7 @@ def _parsed(batches: Iterator[pa.RecordBatch], fields: pa.Schema) -> Keys:
 
 def _typed(column: pa.Array) -> pa.Array:
     """Return values as users type them in keys."""
-    return column if column.type == pa.string() else csv_texts(unwrap(column)).cast(pa.string())
+    return column if column.type == pa.string() else csv_texts(column).cast(pa.string())
 
 
 def _of_source(source: Source, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -3,7 +3,8 @@
 A key of one field is its text, whole. A key of several fields is a line of CSV: ``eu,42``, and
 ``"a, b",42`` for a field with a comma. ``\\N`` is null, in fields that may hold it. Numbers, dates,
 times and timestamps are written as Arrow prints them (``2013-01-01T05:00:00Z`` or with a space);
-durations as a whole number of their unit; binary fields as text, or as ``0x`` and hex digits.
+durations as a whole number of their unit; binary fields as text, or as ``0x`` and hex digits; UUIDs
+with dashes, or as bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.arrow.types import restore, unwrap
+from lookupstore.arrow.types import restore
+from lookupstore.arrow.uuids import is_uuid
 from lookupstore.cli.csv_text import csv_texts
 from lookupstore.keys.types import key_field
 
@@ -78,7 +80,7 @@ def key_texts(keys: pa.Table) -> list[str]:
     >>> key_texts(pa.table({"zip": ["52093", None], "city": ["Bath, Maine", ""]}))
     ['52093,"Bath, Maine"', '\\N,']
     """
-    columns = [csv_texts(unwrap(one.combine_chunks())).to_pylist() for one in keys.columns]
+    columns = [csv_texts(one.combine_chunks()).to_pylist() for one in keys.columns]
     rows = [[NULL if one is None else one for one in row] for row in zip(*columns, strict=True)]
     if keys.num_columns == 1:
         return [row[0] for row in rows]
@@ -146,6 +148,10 @@ def parse_beginning(text: str, field: pa.Field) -> str | bytes:
     try:
         return key_field(field, nullable=True).read_beginning(text)
     except ValueError:
+        if is_uuid(field.type):
+            raise ValueError(
+                f"{text!r} is not the beginning of a UUID; write an even number of hex digits"
+            ) from None
         raise ValueError(
             f"{text!r} begins with 0x but is not hex digits, two per byte; write that text as "
             f"0x{text.encode().hex()}"
@@ -195,6 +201,6 @@ def _hint(text: str, name: str) -> str:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Return the type of the values that are typed."""
-    if isinstance(kind, pa.BaseExtensionType):
+    if isinstance(kind, pa.BaseExtensionType) and not is_uuid(kind):
         kind = kind.storage_type
     return kind.value_type if pa.types.is_dictionary(kind) else kind

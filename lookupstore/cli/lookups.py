@@ -87,8 +87,8 @@ def get(
     A key of several fields is a line of CSV: eu,42, or '"a, b",42' for a text with a comma. A key
     of one field is its plain text. \\N is null. Dates and times are 2013-01-31, 05:06:07 and
     2013-01-31T05:06:07, with Z or +01:00 where the type has a time zone; durations are whole
-    numbers of their unit; bytes are text, or 0x and hex digits. Put -- before keys that begin with
-    a minus.
+    numbers of their unit; bytes are text, or 0x and hex digits; UUIDs are hex digits with or
+    without dashes. Put -- before keys that begin with a minus.
 
     JSON has one line per key, null where it is missing.
 

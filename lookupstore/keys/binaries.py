@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import first_invalid, is_bytes, is_text
+from lookupstore.arrow.uuids import is_uuid, uuid_bytes, uuids_of
 from lookupstore.errors import FormatError
 from lookupstore.keys.fields import Holds, KeyField
 
@@ -163,16 +164,23 @@ class FixedBinaryField(KeyField):
     @property
     def form(self) -> str:
         """Return a description of the text form of a value."""
+        if is_uuid(self.type):
+            return "32 hex digits, such as 01234567-89ab-cdef-0123-456789abcdef"
         return f"{self.width} bytes, as text or as 0x and {2 * self.width} hex digits"
 
     def read(self, texts: pa.Array) -> pa.Array:
         """Return the bytes of texts."""
+        if is_uuid(self.type):
+            found = uuids_of(texts, self.type)
+            if found is None:
+                raise ValueError("a text is not a UUID")
+            return found.storage
         raw = [None if one is None else _bytes_of(one) for one in texts.to_pylist()]
         return pa.array(raw, self.plain)
 
     def read_beginning(self, text: str) -> bytes:
         """Return the bytes of a text."""
-        return _bytes_of(text)
+        return uuid_bytes(text) if is_uuid(self.type) else _bytes_of(text)
 
 
 #: The types of key of this module, in the order in which an error lists them.

@@ -7,6 +7,7 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.uuids import is_uuid, uuids_of
 from lookupstore.source.csv_dialect import POINT
 from lookupstore.source.time_formats import parsed
 
@@ -231,6 +232,8 @@ def _cast(texts: pa.Array, kind: pa.DataType, decimal: str) -> pa.Array | None:
         special = pc.match_substring_regex(texts, _NOT_FINITE)
         if not _all(pc.or_(special, pc.match_substring_regex(texts, _FLOAT))):
             return None
+    if is_uuid(kind):
+        return uuids_of(texts, kind)
     try:
         if pa.types.is_time(kind):  # Arrow casts texts to times of a day only
             times = pc.binary_join_element_wise("1970-01-01", texts, " ")

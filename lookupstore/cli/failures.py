@@ -18,6 +18,7 @@ from lookupstore.cli.lazy import LazyGroup
 from lookupstore.cli.terminal import echo, echo_traceback, echoed_logs
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.interrupts import INTERRUPTED, interruptible
+from lookupstore.storage.naming import final_name
 
 # Errors that users can correct by changing the command.
 _USAGE_ERRORS = (
@@ -31,6 +32,8 @@ _USAGE_ERRORS = (
 )
 #: Page about damage, which errors of damaged files name.
 REPAIR = "https://github.com/lookupstore/lookupstore/blob/main/docs/how-to/repair-damage.md"
+# Errors of a folder in which a user may not write.
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 # Options of the main command.
 _BEFORE = ("--debug", "--storage-option")
 # Options of other tools, Hudi's among them, and the option that is meant.
@@ -236,7 +239,11 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"; lookupstore\.sst\.Reader opens sorted files, lookupstore\.build builds a store": (
         "; 'lookupstore build' makes a store"
     ),
-    r"add it, or give it the rule 'partial'": "add it, or give --rule COLUMN:partial",
+    r"no column '(.*?)', (.*); add it, or give it the rule 'partial'": (
+        r"no column '\1', \2; add it, or give --rule '\1:partial'"
+    ),
+    r"add them, or give each the rule 'partial'": "add them, or give --rule COLUMN:partial for each",
+    r"^on_duplicate: ": "--on-duplicate: ",
     r"^source: (.*): Failed to open local file .*Detail: \[errno \d+\] (.*)$": r"\1: \2",
     r"Failed to open local file '(.*?)'\. Detail: \[errno \d+\] ": r"\1: ",
     r"choose with columns= which are taken": "choose with --columns which are taken",
@@ -394,6 +401,12 @@ def message_of(error: Exception) -> str:
         if error.filename is None:
             return spoken(error.strerror)
         path = os.fsdecode(error.filename)
+        folder, name = os.path.split(path)
+        if error.errno in _NOT_WRITABLE and final_name(name) is not None:
+            return spoken(
+                f"{folder or '.'}: {error.strerror}: no file can be made in this folder; choose "
+                "another one, or make it writable"
+            )
         is_relative = "://" not in path and not os.path.isabs(path)
         looked = error.errno == errno.ENOENT and is_relative
         at = f" (looked for {os.path.abspath(path)})" if looked else ""

@@ -197,9 +197,13 @@ class HostFolder:
         quota = self.quota
         needed = room_of(nbytes) + beside
         if needed > quota:
+            origin, larger = "", "raise LOOKUPSTORE_CACHE_BYTES"
+            if self._quota is None:
+                origin = ", half of what is free on its disk"
+                larger = f"free some space, or set {VARIABLE} to a folder on a larger disk"
             raise DiskQuotaError(
                 f"{name}: {what} {nbytes} bytes, but the quota of the cache {self.path} "
-                f"is {quota} bytes; raise LOOKUPSTORE_CACHE_BYTES, or {remedy}"
+                f"is {quota} bytes{origin}; {larger}, or {remedy}"
             )
         rest = self.evict(needed)
         if rest + needed > quota:

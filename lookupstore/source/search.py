@@ -53,6 +53,7 @@ STREAM_FORMATS = {
 #: Compressions of text, by extension.
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 # Extensions that files of CSV have, too, besides others.
 _OF_TEXT = (".txt", ".dat", ".tab", ".text")
 _MAGIC = "*?["
@@ -120,7 +121,7 @@ def format_of(
     extension = _extension(file)
     if extension in formats:
         return formats[extension]
-    advice = ""
+    advice = "; save the sheet as CSV" if extension in _SPREADSHEETS else ""
     if alone is None:
         known = ", ".join(formats)
         if extension in STREAM_FORMATS:

@@ -36,7 +36,7 @@ _REFUSED = {
     b"\x28\xb5\x2f\xfd": "compressed by zstd; decompress it, or name a file .csv.zst",
     b"\xff\xfe": "text in UTF-16; give UTF-8, as `iconv -f utf-16 -t utf-8` makes it",
     b"\xfe\xff": "text in UTF-16; give UTF-8, as `iconv -f utf-16 -t utf-8` makes it",
-    b"[": "a JSON array; give JSON lines, an object in each",
+    b"[": "a JSON array; give JSON lines, as `jq -c '.[]'` makes of it",
 }
 #: Byte-order mark with which a text in UTF-8 may begin.
 BOM = b"\xef\xbb\xbf"

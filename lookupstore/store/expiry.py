@@ -206,6 +206,7 @@ def delete_unneeded(location: Location, name: str) -> bool:
     try:
         location.delete(name)
     except OSError as error:
-        _log.warning("%s: could not remove %s, no longer needed: %s", location.uri, name, error)
+        reason = error.strerror or error
+        _log.warning("%s: could not remove %s, no longer needed: %s", location.uri, name, reason)
         return False
     return True

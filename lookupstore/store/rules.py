@@ -144,8 +144,9 @@ def merge_rules(
     if sequence is not None:
         _check_sequence(schema, given, sequence)
         columns[sequence] = "replace"
+    _check_given(columns, given)
     for field in schema:
-        _check_column(field, columns[field.name], given)
+        _check_rule(field, columns[field.name])
     return MergeRules(columns, sequence)
 
 
@@ -169,13 +170,28 @@ def _check_sequence(schema: pa.Schema, given: Sequence[str], sequence: str) -> N
     sequence_key(schema.field(sequence))
 
 
-def _check_column(field: pa.Field, rule: ColumnRule, given: Sequence[str]) -> None:
-    name, kind = field.name, field.type
-    if name not in given and rule not in _NULL_MEANS_NOTHING:
+def _check_given(columns: Mapping[str, ColumnRule], given: Sequence[str]) -> None:
+    needed = {
+        name: rule
+        for name, rule in columns.items()
+        if name not in given and rule not in _NULL_MEANS_NOTHING
+    }
+    if len(needed) == 1:
+        [(name, rule)] = needed.items()
         raise KeyError(
             f"changes: no column {name!r}, a value column of the store with the rule {rule!r}; "
             "add it, or give it the rule 'partial', which leaves the stored value"
         )
+    if needed:
+        rules = " or ".join(map(repr, dict.fromkeys(needed.values())))
+        raise KeyError(
+            f"changes: no columns {listed(needed)}, value columns of the store with the rule "
+            f"{rules}; add them, or give each the rule 'partial', which leaves the stored values"
+        )
+
+
+def _check_rule(field: pa.Field, rule: ColumnRule) -> None:
+    name, kind = field.name, field.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if rule == "sum" and not is_number and not pa.types.is_decimal(kind):
         raise TypeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import pytest
 
 import lookupstore
 from lookupstore.cli import main
+from lookupstore.cli.failures import message_of
 from lookupstore.hudi import HudiTable
+from lookupstore.storage.naming import temporary_name
 
 
 @pytest.fixture
@@ -25,7 +28,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pq.write_table(rows, "u.parquet")
     Path("lines.txt").write_text("1\n2\n\n1\n")
     Path("typo.txt").write_text("1\nx\n2\ny")
+    Path("book.xlsx").write_bytes(b"PK")
+    Path("array.json").write_text('[{"id": 1}]')
+    Path("keys.csv").write_text("id\n1\n")
     lookupstore.build(rows, "users", key="id").close()
+    lookupstore.build(rows.append_column("n", rows["id"]), "people", key="id").close()
     HudiTable.create("table", rows, record_key="id").insert(rows)
     return tmp_path
 
@@ -54,6 +61,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "--where SQL, with AND between the conditions (see 'lookupstore build --help')",
         ),
         ("get users --keys a --keys b", "--keys is given twice; give it once: --keys FILE|- (see"),
+        ("build book.xlsx s --key id", " after it; save the sheet as CSV"),
+        ("build array.json s --key id", "give JSON lines, as `jq -c '.[]'` makes of it"),
+        (
+            "build u.csv s --key id --on-duplicate max:nam",
+            "--on-duplicate: the source has no column 'nam'; did you mean 'name'?",
+        ),
+        (
+            "upsert users keys.csv",
+            "no column 'name', a value column of the store with the rule 'replace'; add it, or "
+            "give --rule 'name:partial', which leaves the stored value",
+        ),
+        (
+            "upsert people keys.csv",
+            "changes: no columns 'name', 'n', value columns of the store with the rule 'replace'; "
+            "add them, or give --rule COLUMN:partial for each, which leaves the stored values",
+        ),
         ("scan users --end 2", "No such option '--end'. Use '--stop'. (see 'lookupstore scan"),
         ("get users 1 --json", "No such option '--json'. Use '--output json'. (see"),
         ("get users 1 --format csv", "No such option '--format'. Use '--output'. (see"),
@@ -122,3 +145,15 @@ def test_names_that_the_locale_does_not_have(here: Path) -> None:
     )
     assert (run.returncode, run.stdout) == (2, b"")
     assert rb"zo\udcc3\udcab.csv' is not UTF-8; rename it, or set PYTHONUTF8=1 if" in run.stderr
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_folder_in_which_one_may_not_write(number: int) -> None:
+    reason = os.strerror(number)
+    for final in (".4f8f29eb-change-runs", "lock"):
+        error = OSError(number, reason, f"/stores/users/{temporary_name(final)}")
+        assert message_of(error) == (
+            f"/stores/users: {reason}: no file can be made in this folder; choose another one, or "
+            "make it writable"
+        )
+    assert message_of(OSError(number, reason, "/stores/a.tmp")) == f"/stores/a.tmp: {reason}"

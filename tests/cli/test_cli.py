@@ -784,6 +784,7 @@ def test_expire_that_could_not_remove(
     assert failed.exit_code == 1
     assert json.loads(failed.stdout) == {"versions": [], "files": 0, "bytes": 0, "failed": 2}
     assert caplog.text.count("could not remove versions/") == 1
+    assert caplog.text.count("no longer needed: Permission denied\n") == 1
     assert failed.stderr.endswith(
         f"Error: {versioned}: could not remove 2 files, no longer needed\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,19 @@ def test_a_file_may_take_the_whole_quota(tmp_path: Path) -> None:
         for nbytes, beside in ((8 * BLOCK_BYTES + 1, 0), (8 * BLOCK_BYTES, 1)):
             with pytest.raises(DiskQuotaError, match=r"but the quota of the cache .* 32768 bytes"):
                 folder.reserve(nbytes, "a.sst", "it takes", "split it", beside)
+
+
+def test_a_full_disk_needs_room_and_not_a_larger_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    monkeypatch.delenv("LOOKUPSTORE_CACHE_BYTES", raising=False)
+    folder = HostFolder(tmp_path / "cache", quota=None)
+    with folder.locked(), pytest.raises(DiskQuotaError) as caught:
+        folder.reserve(BLOCK_BYTES, "a.sst", "it takes", "split it")
+    assert str(caught.value) == (
+        f"a.sst: it takes {BLOCK_BYTES} bytes, but the quota of the cache {folder.path} is 500 "
+        "bytes, half of what is free on its disk; free some space, or set LOOKUPSTORE_CACHE to a "
+        "folder on a larger disk, or split it"
+    )

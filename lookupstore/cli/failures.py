@@ -242,7 +242,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"no column '(.*?)', (.*); add it, or give it the rule 'partial'": (
         r"no column '\1', \2; add it, or give --rule '\1:partial'"
     ),
-    r"add them, or give each the rule 'partial'": "add them, or give --rule COLUMN:partial for each",
+    r"add them, or give each the rule 'partial'": (
+        "add them, or give --rule COLUMN:partial for each"
+    ),
     r"^on_duplicate: ": "--on-duplicate: ",
     r"^source: (.*): Failed to open local file .*Detail: \[errno \d+\] (.*)$": r"\1: \2",
     r"Failed to open local file '(.*?)'\. Detail: \[errno \d+\] ": r"\1: ",
@@ -356,8 +358,13 @@ def _said_of_option(error: click.NoSuchOption, said: str) -> str:
         return "No such option '--key'."  # not: did you mean '--memory'
     instead = _OPTIONS.get(error.option_name)
     params = [] if error.ctx is None else error.ctx.command.params
-    if instead is not None and any(instead.split()[0] in one.opts for one in params):
-        return f"No such option {error.option_name!r}. Use '{instead}'."
+    option, _, value = (instead or "").partition(" ")
+    for one in params:
+        if option in one.opts:
+            choices = one.type.choices if isinstance(one.type, click.Choice) else (value,)
+            if value and value not in choices:
+                instead = f"{option} {' or '.join(choices)}"
+            return f"No such option {error.option_name!r}. Use '{instead}'."
     return said
 
 

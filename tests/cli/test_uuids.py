@@ -67,11 +67,9 @@ def test_what_is_printed_is_read_again(store: Path, tmp_path: Path) -> None:
         assert got.exit_code == 0, got.output
         with lookupstore.open(store) as after:
             assert after.scan().read_all() == rows
-        joined = run("join", out, store, "--on", "id", "--columns", "n", "--prefix", "s_", "--output",
-                     "json")  # fmt: skip
-        assert [json.loads(one)["s_n"] for one in joined.stdout.splitlines()] == rows[
-            "n"
-        ].to_pylist()
+        options = ("--on", "id", "--columns", "n", "--prefix", "s_", "--output", "json")
+        joined = run("join", out, store, *options).stdout.splitlines()
+        assert [json.loads(one)["s_n"] for one in joined] == rows["n"].to_pylist()
 
 
 def test_text_that_is_not_a_uuid_is_refused(store: Path) -> None:

@@ -21,7 +21,7 @@ import math
 import os
 import random
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -34,7 +34,7 @@ from lookupstore.errors import LookupStoreError
 #: Seconds between two looks for a newer version, on average.
 EVERY = float(os.environ.get("USERS_EVERY", "60"))
 #: Forms of values that JSON does not have. FastAPI writes times and durations by itself.
-FORMS = {
+FORMS: dict[Any, Callable[[Any], Any]] = {
     bytes: lambda value: f"0x{value.hex()}",
     decimal.Decimal: str,
     float: lambda value: value if math.isfinite(value) else str(value),

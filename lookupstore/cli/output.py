@@ -64,10 +64,10 @@ def write_rows(
     """Print rows as a table, JSON, CSV or a stream of Arrow IPC.
 
     If a terminal is too narrow for the columns of a few rows next to each other, a table has them
-    one below the other. Bytes are ``0x`` and hex digits in JSON and CSV, as the commands read them
-    in keys. Tables, and CSV in a terminal, are for people: characters that a terminal would obey
-    are shown as escapes. CSV in a pipe or file has these characters as they are, and JSON has its
-    own escapes.
+    one below the other. Bytes are ``0x`` and hex digits in JSON and CSV, UUIDs have dashes, as the
+    commands read them in keys. Tables, and CSV in a terminal, are for people: characters that a
+    terminal would obey are shown as escapes. CSV in a pipe or file has these characters as they
+    are, and JSON has its own escapes.
 
     Args:
         schema: Columns of the rows.

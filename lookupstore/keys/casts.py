@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import concat, unwrap
+from lookupstore.arrow.uuids import is_uuid
 from lookupstore.errors import listed
 from lookupstore.keys.fields import KeyField
 
@@ -133,8 +134,10 @@ def fit(field: KeyField, array: pa.Array, what: str) -> tuple[pa.Array, pa.Array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), field.plain), None
     if not field.accepts(array.type):
+        wanted = (
+            "uuid.UUID objects or their 16 bytes" if is_uuid(field.type) else f"it as {field.plain}"
+        )
         raise TypeError(
-            f"{what}: the field {field.name!r} is {field.type}; found {given}; give it as "
-            f"{field.plain}"
+            f"{what}: the field {field.name!r} is {field.type}; found {given}; give {wanted}"
         )
     return field.fit(array)

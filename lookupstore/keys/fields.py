@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.types import plain_type, restore, validity
+from lookupstore.arrow.uuids import is_uuid
 from lookupstore.keys import _codec as _keys
 
 #: Type of `KeyField.holds`, for annotations in which `holds` is shadowed.
@@ -179,7 +180,7 @@ class KeyField(ABC):
 
     def wrong_kind_error(self, value: object) -> TypeError:
         """Return the error for a value of another kind."""
-        wanted = "a uuid.UUID or its 16 bytes" if "uuid" in str(self.type) else self.wanted
+        wanted = "a uuid.UUID or its 16 bytes" if is_uuid(self.type) else self.wanted
         missing = " or None" if self.nullable else ""
         return TypeError(
             f"the key field {self.name!r} is {self.type}; found {type(value).__name__} {value!r}, "

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.arrow.taking import keep, take
+from lookupstore.arrow.uuids import is_uuid
 from lookupstore.errors import listed, meant
 from lookupstore.keys.arguments import Column
 from lookupstore.keys.schema import KeySchema
@@ -167,10 +168,12 @@ def check_kind(
         wanted: Type to cast the column to, as its engine names it. Default: the error names none.
     """
     if not can_equal(given, key):
+        remedy = "cast the fact column" + ("" if wanted is None else f" to {wanted}")
+        if wanted is None and is_uuid(key.type):
+            remedy = "give uuid.UUID objects or their 16 bytes"
         raise TypeError(
             f"on: the fact column {fact!r} is {shown}, the key column "
-            f"{key.name!r} of the store is {key.type}; cast the fact column"
-            + ("" if wanted is None else f" to {wanted}")
+            f"{key.name!r} of the store is {key.type}; {remedy}"
         )
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lookupstore.arrow.fitting import UnfitValueError, fit, shown_value
 from lookupstore.arrow.types import has_part, unwrap
+from lookupstore.arrow.uuids import is_uuid
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -251,6 +252,8 @@ class ChangeEncoding:
             change = "change the value"
             if pa.types.is_timestamp(part.kind) or pa.types.is_time(part.kind):
                 change = f"round the value to {part.kind.unit!r}"
+            if is_uuid(part.kind):
+                change = "give uuid.UUID objects or their 16 bytes"
             raise ValueError(
                 f"changes: {self._where(batch, error.row, arrivals)}the {what} "
                 f"{field.name + part.path!r} is {part.given} with the value {part.shown}, which "
@@ -285,6 +288,8 @@ def _remedy(given: pa.DataType, wanted: pa.DataType) -> str:
         )
     if types.is_floating(given) and types.is_decimal(wanted):
         return "give decimal.Decimal values, or cast it to that type"
+    if types.is_timestamp(given) and types.is_date(wanted):
+        return "give dates, such as dt.date of pandas, or cast it to that type"
     if types.is_timestamp(given) and types.is_timestamp(wanted):
         if wanted.tz is None:
             return "remove the zone of its times"

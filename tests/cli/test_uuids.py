@@ -14,6 +14,8 @@ import pytest
 import lookupstore
 from lookupstore.cli import main
 
+pytestmark = pytest.mark.skipif(not hasattr(pa, "uuid"), reason="this pyarrow has no UUIDs")
+
 IDS = [uuid.UUID(int=int("415500f682c84f3ab4ee0509a146ae82", 16) ^ (i << 124)) for i in range(4)]
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -56,3 +59,34 @@ def test_an_empty_list_has_no_changes(tmp_path: Path) -> None:
         assert (changed.version, list(changed.keys())) == (2, ["b"])
         with pytest.raises(ValueError, match="rule is 'some'"):
             store.upsert([], rule="some")
+
+
+@pytest.mark.skipif(not hasattr(pa, "uuid"), reason="this pyarrow has no UUIDs")
+def test_texts_of_uuids_and_times_of_dates(tmp_path: Path) -> None:
+    """What pandas and JSON have in place of UUIDs and dates; Arrow casts no text to a UUID."""
+    schema = pa.schema({"id": pa.uuid(), "owner": pa.uuid(), "day": pa.date32()})
+    texts = [str(uuid.UUID(int=one)) for one in (1, 2)]
+    ids = [uuid.UUID(one) for one in texts]
+    advice = "give uuid.UUID objects or their 16 bytes"
+    noon = pd.DataFrame({"id": ids, "day": pd.to_datetime(["2026-11-30"] * 2)})
+    with lookupstore.build(schema.empty_table(), tmp_path / "s", key="id") as store:
+        with pytest.raises(ValueError, match=f"row 1: the column 'owner' is .*; {advice}"):
+            store.upsert(pd.DataFrame({"id": ids, "owner": texts}), rule="partial")
+        with pytest.raises(TypeError, match=r"'day' is timestamp.*; give dates, such as dt\.date"):
+            store.upsert(noon, rule="partial")
+        for keys in (texts, pd.Series(texts), pl.Series(texts), pa.array(texts)):
+            with pytest.raises(TypeError, match=f"the field 'id' is .*; {advice}"):
+                store.lookup(keys)
+        for facts in (pd.DataFrame({"id": texts}), pl.DataFrame({"id": texts})):
+            with pytest.raises(TypeError, match=f"the fact column 'id' is .*; {advice}"):
+                store.join(facts, "id")
+
+        owned = store.upsert(pd.DataFrame({"id": ids, "owner": ids}), rule="partial")
+        dated = owned.upsert(noon.assign(day=noon["day"].dt.date), rule="partial")
+        day = datetime.date(2026, 11, 30)
+        rows = [{"owner": one, "day": day} for one in ids]
+        assert dated.lookup(ids).to_pylist() == rows
+        raw = [one.bytes for one in ids]
+        assert dated.lookup(pl.Series(raw)).to_pylist() == rows
+        assert dated.join(pd.DataFrame({"id": ids}), "id")["owner"].tolist() == ids
+        assert dated.join(pl.DataFrame({"id": raw}), "id")["day"].to_list() == [day, day]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import mmap
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -124,13 +125,8 @@ class LookupFiles:
         Args:
             name: Name under which the file was made.
         """
-        try:
-            descriptor = open_own(self.path_of(name))
-        except (FileNotFoundError, NotADirectoryError, NoFolderError):
-            return None  # to make it raises the error of the folder
-        except NotOwnError as error:
-            _log.warning("%s", error)
-            self.discard(name)
+        descriptor = self._descriptor_of(name)
+        if descriptor is None:
             return None
         # Eviction happens under the folder's lock, so this does not wait for long.
         with self._folder.locked():
@@ -141,6 +137,42 @@ class LookupFiles:
                 return None
             touch(descriptor)
             return pinned
+
+    def mapped(self, name: str) -> mmap.mmap | bytes | None:
+        """Return the bytes of a lookup file, which stay when the file is evicted.
+
+        This takes no lock, unlike `pin`.
+
+        Args:
+            name: Name under which the file was made.
+
+        Returns:
+            The bytes. None: this host does not have the file.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        descriptor = self._descriptor_of(name)
+        if descriptor is None:
+            return None
+        try:
+            touch(descriptor)
+            if not os.fstat(descriptor).st_size:  # no bytes cannot be mapped
+                return b""
+            return mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(descriptor)
+
+    def _descriptor_of(self, name: str) -> int | None:
+        """Open a lookup file. None: this host does not have it."""
+        try:
+            return open_own(self.path_of(name))
+        except (FileNotFoundError, NotADirectoryError, NoFolderError):
+            return None  # to make it raises the error of the folder
+        except NotOwnError as error:
+            _log.warning("%s", error)
+            self.discard(name)
+            return None
 
     def make(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
+import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from types import TracebackType
@@ -91,13 +91,10 @@ class HostColumns:
             return None
         name = _name(snapshot, file, names)
         try:
-            pinned = self._files.pin(name) if self._files.has(name) else None
-            if pinned is None:
-                return None
-            with pinned:  # its bytes stay when it is evicted
-                return KeptFile(pinned.path)
+            content = self._files.mapped(name)
+            return None if content is None else KeptFile(content)
         except ValueError as error:
-            _log.warning("%s: %s; removed", pinned, error)
+            _log.warning("%s: %s; removed", self._files.path_of(name), error)
             self._files.discard(name)
         except OSError as error:
             _log.info("%s: its kept columns are not read: %s", file.address.shown, error)
@@ -144,7 +141,7 @@ class KeptFile:
     """The kept columns of a data file.
 
     Args:
-        path: Path of the file that has them.
+        content: Bytes of the file that has them.
 
     Attributes:
         schema: Columns of the data file that are kept, in the types in which they are read.
@@ -153,17 +150,15 @@ class KeptFile:
         ValueError: If the file is damaged.
     """
 
-    def __init__(self, path: str) -> None:
-        nbytes = os.path.getsize(path) - _HASH_BYTES
-        if nbytes <= 0:
-            raise ValueError(f"damaged: it has {nbytes + _HASH_BYTES} bytes")
-        with pa.memory_map(path) as file:
-            whole = file.read_buffer()
-        stream = memoryview(whole)[:nbytes]
-        found, expected = xxhash.xxh3_128_digest(stream), bytes(memoryview(whole)[nbytes:])
+    def __init__(self, content: mmap.mmap | bytes) -> None:
+        whole = memoryview(content)
+        stream, expected = whole[:-_HASH_BYTES], bytes(whole[-_HASH_BYTES:])
+        if not stream:
+            raise ValueError(f"damaged: it has {len(whole)} bytes")
+        found = xxhash.xxh3_128_digest(stream)
         if found != expected:
             raise ValueError(f"damaged: its XXH3 is {found.hex()}, not {expected.hex()}")
-        self._stream = whole.slice(0, nbytes)
+        self._stream = pa.py_buffer(stream)
         self.schema: pa.Schema = pa.ipc.open_stream(self._stream).schema
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

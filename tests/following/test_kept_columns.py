@@ -313,7 +313,7 @@ def test_damaged_columns_are_read_from_the_table_and_kept_again(
         store = store.sync()
     requests, _ = table.read()
     assert requests
-    assert f"{file}>: damaged: " in caplog.text
+    assert f"{file}: damaged: " in caplog.text
     assert stored(store) == table.scanned()
     assert rebuilt(store) is None
     assert file.read_bytes() == right
@@ -416,7 +416,7 @@ def test_a_full_disk_leaves_nothing(
         assert not list((cache / MAKING).iterdir())
         monkeypatch.setattr(SeriesFile, "write", real)
         for file in kept(cache):
-            assert kept_columns.KeptFile(str(file)).schema.names == ["id"]
+            assert kept_columns.KeptFile(file.read_bytes()).schema.names == ["id"]
 
 
 @pytest.mark.parametrize("what", ["plain", "local", "small"])
@@ -467,7 +467,7 @@ def test_followers_at_once_keep_the_same_columns(
         assert [one.communicate()[0] for one in running] == [f"{rows_left}\n"] * 3
         assert len(kept(cache)) == 3
         for file in kept(cache):
-            kept_columns.KeptFile(str(file))
+            kept_columns.KeptFile(file.read_bytes())
         assert not list((cache / MAKING).iterdir())
         if rows_left == 6_000:
             table.read()

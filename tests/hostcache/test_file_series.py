@@ -14,7 +14,7 @@ import pytest
 
 from lookupstore.errors import DiskQuotaError
 from lookupstore.hostcache.cache import Residency
-from lookupstore.hostcache.folder import COPY, MAKING
+from lookupstore.hostcache.folder import COPY, LOCK, MAKING, flock
 
 QUOTA = 1 << 20
 
@@ -53,6 +53,28 @@ def test_a_file_is_there_once_it_is_finished(residency: Residency) -> None:
     assert residency.used == 16_384
     with pytest.raises(ValueError, match="32 hexadecimal digits"):
         residency.file_series().begin("../other")
+
+
+def test_the_bytes_of_a_file_stay_when_it_is_evicted(residency: Residency) -> None:
+    files = residency.lookup_files
+    assert files.mapped(name_of(1)) is None
+    with residency.file_series() as series:
+        for number, content in ((1, b"abc" * 5_000), (2, b"")):
+            file = series.begin(name_of(number))
+            file.write(content)
+            file.finish()
+    path = Path(files.path_of(name_of(1)))
+    os.utime(path, ns=(0, 1_000))
+    # A process that makes room has the lock.
+    with flock(str(path.parent / LOCK)):
+        mapped = files.mapped(name_of(1))
+    assert path.stat().st_atime_ns > 0
+    assert path.stat().st_mtime_ns == 1_000
+    files.discard(name_of(1))
+    assert mapped is not None
+    assert bytes(mapped) == b"abc" * 5_000
+    assert files.mapped(name_of(1)) is None
+    assert files.mapped(name_of(2)) == b""
 
 
 def test_the_quota_is_kept_and_older_files_give_way(residency: Residency, seed: int) -> None:

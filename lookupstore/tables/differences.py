@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.tables.kept_columns import HostColumns
-from lookupstore.tables.positions import Positions
+from lookupstore.tables.positions import Positions, absent
 from lookupstore.tables.rows import rows_at, rows_of
 from lookupstore.tables.snapshot import DeletedRows, RowCondition, Snapshot, TableFile
 
@@ -63,7 +63,7 @@ class FileDifference:
             yield from rows_of(snapshot, file, columns, self.kept)
             return
         own, others = _deleted(file), _deleted(other)
-        gone = np.setdiff1d(others, own, assume_unique=True)
+        gone = others[absent(others, own)]
         if len(gone):
             yield from rows_at(snapshot, file, columns, gone, self.kept)
         known = {keys.identity for keys in file.deleted_keys}

@@ -8,12 +8,23 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from lookupstore.errors import CorruptionError
 
 #: Positions of rows in a file, from 0, ascending, each once: int64.
 Positions: TypeAlias = "npt.NDArray[np.int64]"
+
+
+def absent(positions: Positions, others: Positions) -> npt.NDArray[np.bool_]:
+    """Return which positions, in any order, are not among others.
+
+    >>> absent(np.array([5, 4]), np.array([1, 5])).tolist()
+    [False, True]
+    """
+    if not len(others):
+        return np.ones(len(positions), np.bool_)
+    at = np.minimum(np.searchsorted(others, positions), len(others) - 1)
+    return others[at] != positions
 
 
 @dataclass(frozen=True)
@@ -31,20 +42,18 @@ class RowPositions:
         """Return the number of rows that are read at least."""
         return int(self.values[-1]) + 1
 
-    def mask(self, start: int, count: int) -> pa.BooleanArray:
-        """Return which rows of a batch are among these: Arrow booleans.
+    def within(self, start: int, count: int) -> Positions:
+        """Return the places of those rows in a batch that are among these.
 
         Args:
             start: Position of the first row of the batch.
             count: Number of rows of the batch.
 
-        >>> RowPositions(np.array([1, 5])).mask(4, 3).to_pylist()
-        [False, True, False]
+        >>> RowPositions(np.array([1, 5])).within(4, 3).tolist()
+        [1]
         """
         first, last = np.searchsorted(self.values, [start, start + count])
-        found = np.zeros(count, dtype=np.bool_)
-        found[self.values[first:last] - start] = True
-        return pa.array(found)
+        return self.values[first:last] - start
 
     def in_groups(self, counts: Sequence[int], path: str) -> tuple[list[int], RowPositions]:
         """Return the row groups that have the rows, and the positions of the rows in these alone.

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lookupstore.arrow.taking import keep_rows
+from lookupstore.arrow.taking import keep_rows, take_rows
 from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import CorruptionError
 from lookupstore.parquet.chosen_rows import ChosenRows
@@ -254,9 +254,10 @@ class _Reader(ABC):
         """Yield the rows at some positions among those of some batches."""
         row = 0
         for batch in batches:
-            chosen = positions.mask(row, batch.num_rows)
+            chosen = positions.within(row, batch.num_rows)
             row += batch.num_rows
-            yield keep_rows(batch, chosen), chosen.true_count
+            if len(chosen):
+                yield take_rows(batch, pa.array(chosen)), len(chosen)
         if row < positions.end:
             expected = f"at least {positions.end} rows"
             raise CorruptionError(self._file.address.shown, 0, expected, row)

@@ -16,6 +16,7 @@ import xxhash
 from lookupstore.filters.constants import which_may_match
 from lookupstore.filters.row_filter import RowFilter
 from lookupstore.storage.file_address import FileAddress
+from lookupstore.tables.positions import absent
 
 
 class Deletes(Protocol):
@@ -89,10 +90,7 @@ class DeletedRows:
         >>> DeletedRows(np.array([1, 5])).kept_among(np.array([5, 4])).to_pylist()
         [False, True]
         """
-        if not len(self.positions):
-            return None
-        at = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
-        kept = self.positions[at] != positions
+        kept = absent(positions, self.positions)
         return None if kept.all() else pa.array(kept)
 
 

@@ -18,11 +18,12 @@ from pyarrow import fs
 import lookupstore
 from lookupstore import CorruptionError, FormatError, StaleStoreError
 from lookupstore.source.opening import open_source
-from lookupstore.tables.iceberg import deletes
+from lookupstore.tables.iceberg import deletes, planner
 from lookupstore.tables.recently_read import RecentlyRead
 
 pytest.importorskip("pyiceberg")
 from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
@@ -512,3 +513,13 @@ def test_a_table_in_a_file_system_that_pyiceberg_may_not_open_is_refused(
     elsewhere = fs.SubTreeFileSystem(str(folder.parent), fs.LocalFileSystem())
     with pytest.raises(FormatError, match="in a file system whose options pyiceberg may name"):
         open_source(lookupstore.Location(folder.name, filesystem=elsewhere))
+
+
+@pytest.mark.parametrize("folder", ["", "/a b/c", "file:///a/x?b", "s3://bucket", "s3a://b/%2F"])
+def test_the_address_of_a_file_is_that_of_its_location(folder: str) -> None:
+    """Names with a meaning in a URI or a path are among them."""
+    io = PyArrowFileIO({"s3.region": "us-east-1"})
+    addresses = planner._Addresses(io)
+    for name in ("x", "a-1.parquet", "b=2", "x?y", "x#y", "x;y", "x%20y", "ü", "..", ".", ""):
+        location = f"{folder}/{name}" if folder else f"n{name}"
+        assert addresses.of(location) == planner._address(io, location)

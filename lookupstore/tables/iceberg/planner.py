@@ -9,6 +9,7 @@ Source: "Scan Planning" and "Column Projection" in the specification of Iceberg.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
@@ -36,6 +37,11 @@ from lookupstore.tables.snapshot import Snapshot, TableFile
 
 #: Identity of the snapshot of a table that nobody has written to.
 NO_SNAPSHOT = "none"
+# Names of files that are the last part of their path and URI as they are, and one of them, in
+# folders without the marks that end the path of a URI.
+_MARKS = {*"?#;"}
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._=-]*")
+_ANY = "x"
 
 
 def table_source(given: Any) -> Source:
@@ -225,6 +231,7 @@ class _Planner:
         asked = {field.name: field for field in schema_to_pyarrow(self._asked)}
         whole = schema_to_pyarrow(scan.update(selected_fields=("*",)).projection())
         self._stored = pa.schema([asked.get(field.name, field) for field in whole])
+        self._addresses = _Addresses(scan.io)
         self._keys = next((field for field in self._fields if field.name == keys), None)
         planner = ManifestGroupPlanner(
             self._metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options
@@ -370,15 +377,39 @@ class _Planner:
             raise self._error(f"{kind} files")
         if file.key_metadata:
             raise self._error("encrypted files")
-        return TableFile(
-            _address(self._scan.io, file.file_path), file.file_size_in_bytes, kind, **details
-        )
+        address = self._addresses.of(file.file_path)
+        return TableFile(address, file.file_size_in_bytes, kind, **details)
 
     def _error(self, what: str) -> FormatError:
         return FormatError(
             f"source: the {self.description} uses {what}, which is not supported; pass the rows "
             "that Spark or another reader returns"
         )
+
+
+class _Addresses:
+    """The addresses of files in the file system of a table.
+
+    The address of one file of a folder tells those of the others, of which there may be thousands.
+
+    Args:
+        io: The `pyiceberg.io.FileIO` of the table.
+    """
+
+    def __init__(self, io: Any) -> None:
+        self._io = io
+        self._folders: dict[str, FileAddress] = {}
+
+    def of(self, location: str) -> FileAddress:
+        """Return the address of the file at a location."""
+        folder, slash, name = location.rpartition("/")
+        if not _PLAIN.fullmatch(name) or _MARKS & {*folder}:
+            return _address(self._io, location)
+        if folder not in self._folders:
+            self._folders[folder] = _address(self._io, f"{folder}{slash}{_ANY}")
+        known = self._folders[folder]
+        path, shown = (one.removesuffix(_ANY) + name for one in (known.path, known.shown))
+        return FileAddress(known.filesystem, path, shown)
 
 
 def _address(io: Any, location: str) -> FileAddress:

@@ -28,7 +28,7 @@ from lookupstore.following.targets import Target, check_other, newest_target
 from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.quantities import Duration
 from lookupstore.sorting.ahead import mixed_ahead
-from lookupstore.sorting.runs import RepeatedKeyError
+from lookupstore.sorting.runs import RepeatedKeyError, joined
 from lookupstore.storage.location import Location
 from lookupstore.store.changed_bucket import BucketChanger, ChangedBucket, CompactionRule
 from lookupstore.store.changing import publish_changes, retried
@@ -61,6 +61,9 @@ _KEEP_COLUMNS = "to read only what changed, keep the columns, or name those to s
 
 # Number of files of an object store that are read at a time.
 _REMOTE = 16
+
+# Least size of rows in bytes that are encoded and sorted at a time, except the last ones.
+_JOINED = 64 << 10
 
 _log = logging.getLogger(__name__)
 
@@ -304,7 +307,9 @@ def _read(
         for differences, columns, add in works:
             # Files of an object store are read several at a time, whatever the processors are.
             at_once = max(threads, _REMOTE if any(one.is_remote for one in differences) else 1)
-            for rows in mixed_ahead((one.rows(columns) for one in differences), at_once):
+            read = mixed_ahead((one.rows(columns) for one in differences), at_once)
+            # Most files have a few rows that differ.
+            for rows in joined(read, _JOINED):
                 add(rows)
                 advance(rows.num_rows)
     except (StaleStoreError, FileNotFoundError) as error:

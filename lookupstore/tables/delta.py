@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -24,7 +25,7 @@ from lookupstore.arrow.types import is_bytes, is_text
 from lookupstore.errors import FormatError, listed
 from lookupstore.extras import require
 from lookupstore.source.source import Source
-from lookupstore.storage.file_address import FileAddress
+from lookupstore.storage.file_address import FileAddress, written_ns
 from lookupstore.storage.inside import joined
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import allows_http, object_store_options, options_of
@@ -32,6 +33,8 @@ from lookupstore.storage.storage_options import with_options
 from lookupstore.storage.uris import hide_urls, open_uri, shown_uri
 from lookupstore.tables.columns import FIELD_ID
 from lookupstore.tables.history import SnapshotMoment
+from lookupstore.tables.positions import Positions
+from lookupstore.tables.recently_read import RecentlyRead
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
@@ -44,6 +47,12 @@ _FEATURES = {
 }  # fmt: skip
 # Columns of a list of files that are read.
 _OF_FILES = ("path", "size_bytes", "modification_time", "num_records", "partition")
+# Bytes of lists of files and deleted rows that stay in memory.
+_MOST_LOADED = 64 << 20
+# Memory of a deletion vector besides its positions.
+_OF_VECTOR = 256
+# Eight true bits.
+_ALL_TRUE = 0xFF
 _MODE = "delta.columnMapping.mode"
 _NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 
@@ -93,9 +102,15 @@ class DeltaHistory:
 
     def __init__(self, given: Any) -> None:
         is_path = isinstance(given, (str, Location))
-        self._table = opened_table(given) if is_path else _opened_again(given)
+        table = opened_table(given) if is_path else opened_at(*place_of(given))
+        newest = _version_of(table)
+        self._place = place_of(table)
+        self._table_id = newest.table_id
         #: The newest version.
-        self.newest: SnapshotMoment = SnapshotMoment(snapshot_of(self._table))
+        self.newest: SnapshotMoment = SnapshotMoment(_snapshot_of(newest, self._place))
+        identity = self._identity(newest.number)
+        if identity is not None:
+            _recent.keep(identity, replace(newest, actions=newest.files))
 
     def former(self, snapshot_id: str) -> SnapshotMoment | None:
         """Return a former version, in the columns of the newest one. None: it is gone.
@@ -105,20 +120,39 @@ class DeltaHistory:
         """
         from deltalake.exceptions import DeltaError
 
+        number = int(snapshot_id)
+
+        def read() -> _Version:
+            return _version_of(opened_at(*self._place, number))
+
+        identity = self._identity(number)
         try:
-            files = snapshot_of(_opened_again(self._table, int(snapshot_id))).files
+            version = read() if identity is None else _recent.get(identity, read)
         except DeltaError:  # the log does not reach that far
             return None
+        files = _snapshot_of(version, self._place).files
         return SnapshotMoment(replace(self.newest.snapshot, files=files))
+
+    def _identity(self, number: int) -> tuple[object, ...] | None:
+        """Return the identity of a version, which another one at its place does not have.
+
+        None: the log does not reach that far, or the storage does not tell times.
+        """
+        from deltalake.exceptions import DeltaError
+
+        try:
+            written = self._root.written(number)
+        except (DeltaError, OSError):
+            return None
+        return (self._place[0], self._table_id, number, written) if written else None
+
+    @cached_property
+    def _root(self) -> TableRoot:
+        return TableRoot(*self._place)
 
 
 #: The history of a table of the format, by its folder, URI or object.
 table_history = DeltaHistory
-
-
-def _opened_again(table: Any, version: int | None = None) -> Any:
-    """Return a table at a version. None: its newest one."""
-    return opened_at(*place_of(table), version)
 
 
 def opened_table(path: str | Location) -> Any:
@@ -196,6 +230,57 @@ def snapshot_of(table: Any, *, keys: str | None = None) -> Snapshot:
 
     Raises the errors of `table_source`.
     """
+    return _snapshot_of(_version_of(table), place_of(table), keys)
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What the log says of one version of a table, whatever way leads to its files.
+
+    Attributes:
+        description: Description of the table and the version.
+        schema: Columns of the rows.
+        stored: These columns as the files name them.
+        actions: The data files, as deltalake lists them.
+        partitions: Types of the columns by which the table is partitioned, by their names.
+        deleted: Deleted rows of data files, by the URIs of these.
+        table_id: Identity of the table.
+        number: Number of the version.
+        has_vectors: Whether files may have deletion vectors.
+    """
+
+    description: str
+    schema: pa.Schema
+    stored: pa.Schema
+    actions: pa.Table
+    partitions: Mapping[str, pa.DataType]
+    deleted: Mapping[str, DeletedRows]
+    table_id: str
+    number: int
+    has_vectors: bool
+
+    @property
+    def files(self) -> pa.Table:
+        """Return the data files without their statistics."""
+        names = self.actions.column_names
+        return self.actions.select([name for name in _OF_FILES if name in names])
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the lists."""
+        deleted = sum(_OF_VECTOR + one.positions.nbytes for one in self.deleted.values())
+        return int(self.actions.nbytes) + deleted
+
+
+# Versions that this process has planned. The next call needs the files of the one before.
+_recent: RecentlyRead[_Version] = RecentlyRead(_MOST_LOADED, lambda one: one.nbytes)
+
+
+def _version_of(table: Any) -> _Version:
+    """Return the version at which a table was opened.
+
+    Raises the errors of `table_source`.
+    """
     description = f"Delta table at version {table.version()}"
     protocol = table.protocol()
     unknown = sorted(set(protocol.reader_features or ()) - _FEATURES)
@@ -219,34 +304,59 @@ def snapshot_of(table: Any, *, keys: str | None = None) -> Snapshot:
                 f"source: the {description} is partitioned by {name!r} of type binary, whose "
                 "values deltalake does not decode; give its rows as another program reads them"
             )
-    return Snapshot(
+    has_vectors = _VECTORS in (protocol.reader_features or ())
+    return _Version(
         description,
         schema,
-        schema,
         _stored(schema, fields["fields"], mode),
-        tuple(sorted(_files(table, description, schema, keys), key=lambda one: one.address.path)),
-        table_id=str(metadata.id),
-        snapshot_id=str(table.version()),
-        deletes_by_position=_VECTORS in (protocol.reader_features or ()),
+        pa.table(table.get_add_actions()),
+        {name: schema.field(name).type for name in metadata.partition_columns},
+        _deleted(table, description) if has_vectors else {},
+        str(metadata.id),
+        table.version(),
+        has_vectors,
+    )
+
+
+def _snapshot_of(
+    version: _Version, place: tuple[str, dict[str, str] | None], keys: str | None = None
+) -> Snapshot:
+    """Return the files of a version.
+
+    Args:
+        version: The version.
+        place: Path or URI of the table, and the options of its object store.
+        keys: Name of the column whose least and greatest values in each file to return.
+
+    Raises the errors of `table_source`.
+    """
+    return Snapshot(
+        version.description,
+        version.schema,
+        version.schema,
+        version.stored,
+        tuple(sorted(_files(version, place, keys), key=lambda one: one.address.path)),
+        table_id=version.table_id,
+        snapshot_id=str(version.number),
+        deletes_by_position=version.has_vectors,
     )
 
 
 def _files(
-    table: Any, description: str, schema: pa.Schema, keys: str | None
+    version: _Version, place: tuple[str, dict[str, str] | None], keys: str | None
 ) -> Iterator[TableFile]:
-    actions = pa.table(table.get_add_actions())
-    ranges = _ranges(actions, keys)
+    ranges = _ranges(version.actions, keys)
     # The statistics of hundreds of columns would become Python objects, too.
-    added = actions.select([name for name in _OF_FILES if name in actions.column_names])
-    partitions = {name: schema.field(name).type for name in table.metadata().partition_columns}
+    added = version.files
     # With the sizes, no request asks for them.
     sizes = dict(zip(*(added[name].to_pylist() for name in ("path", "size_bytes")), strict=True))
-    root = TableRoot(*place_of(table), {unquote(path): size for path, size in sizes.items()})
-    deleted = _deleted(table, description, root)
+    root = TableRoot(*place, {unquote(path): size for path, size in sizes.items()})
+    deleted = {root.path_of(uri): rows for uri, rows in version.deleted.items()}
     for one, ends in zip(added.to_pylist(), ranges, strict=True):
         address = root.address(one["path"])
         values = one.get("partition") or {}
-        partition = {name: pa.scalar(values[name], kind) for name, kind in partitions.items()}
+        kinds = version.partitions
+        partition = {name: pa.scalar(values[name], kind) for name, kind in kinds.items()}
         yield TableFile(
             address,
             one["size_bytes"],
@@ -259,8 +369,8 @@ def _files(
         )
     if deleted:
         raise FormatError(
-            f"source: the {description} has deleted rows in {min(deleted)}, which deltalake does "
-            "not list; pass the rows that Spark reads"
+            f"source: the {version.description} has deleted rows in {min(deleted)}, which "
+            "deltalake does not list; pass the rows that Spark reads"
         )
 
 
@@ -339,6 +449,16 @@ class TableRoot:
             return FileAddress.on(self._filesystem, there)
         return FileAddress(self._filesystem, there, shown_uri(self._uri + relative))
 
+    def written(self, version: int) -> float | None:
+        """Return when the file of a version was written, in seconds. None: there is none.
+
+        Args:
+            version: Number of the version.
+        """
+        address = self.address(f"_delta_log/{version:020}.json")
+        (info,) = address.filesystem.get_file_info([address.path])
+        return (written_ns(info) or 0) / 1e9 if info.type is fs.FileType.File else None
+
     def path_of(self, uri: str) -> str:
         """Return the path, on its file system, of the file of a URI."""
         if _local_path(self._uri) is None:
@@ -371,10 +491,8 @@ def _local_path(uri: str) -> str | None:
     return unquote(uri) if uri.startswith("/") else None
 
 
-def _deleted(table: Any, description: str, root: TableRoot) -> dict[str, DeletedRows]:
-    """Return the deleted rows of files, by the paths of these."""
-    if _VECTORS not in (table.protocol().reader_features or ()):
-        return {}
+def _deleted(table: Any, description: str) -> dict[str, DeletedRows]:
+    """Return the deleted rows of files, by the URIs of these."""
     if not hasattr(table, "deletion_vectors"):
         raise FormatError(
             f"source: the {description} may have deletion vectors, and this deltalake does not "
@@ -383,9 +501,25 @@ def _deleted(table: Any, description: str, root: TableRoot) -> dict[str, Deleted
     found: dict[str, DeletedRows] = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for uri, vector in zip(*(batch.column(at) for at in range(2)), strict=True):
-            kept = vector.values.to_numpy(zero_copy_only=False)
-            found[root.path_of(uri.as_py())] = DeletedRows(np.flatnonzero(~kept))
+            found[uri.as_py()] = DeletedRows(_false_at(vector.values))
     return found
+
+
+def _false_at(values: pa.BooleanArray) -> Positions:
+    """Return the places of the values that are false. None is null.
+
+    Most bytes have eight true bits, and are not looked at again.
+
+    >>> _false_at(pa.array([True] * 9 + [False] * 3).slice(1)).tolist()
+    [8, 9, 10]
+    """
+    bits, start, count = values.buffers()[1], values.offset, len(values)
+    first = start // 8
+    packed = np.frombuffer(bits, np.uint8, (start + count + 7) // 8 - first, first)
+    some = np.flatnonzero(packed != _ALL_TRUE)
+    rows, at = np.nonzero(np.unpackbits(packed[some, None], axis=1, bitorder="little") == 0)
+    found = some[rows] * 8 + at - start % 8
+    return found[(found >= 0) & (found < count)]
 
 
 def _has_variant(kind: Any) -> bool:

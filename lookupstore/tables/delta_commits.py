@@ -12,10 +12,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from pyarrow import fs
-
 from lookupstore.errors import StaleStoreError
-from lookupstore.storage.file_address import written_ns
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import hide_urls, shown_uri
 from lookupstore.tables.commits import AS_OF, VERSION, no_version_error, too_early_error
@@ -113,10 +110,7 @@ class DeltaCommits:
     def _written(self, version: int) -> float | None:
         """Return when the file of a version was written, in seconds. None: there is none."""
         if version not in self._times:
-            address = self._root.address(f"_delta_log/{version:020}.json")
-            (info,) = address.filesystem.get_file_info([address.path])
-            there = info.type is fs.FileType.File
-            self._times[version] = (written_ns(info) or 0) / 1e9 if there else None
+            self._times[version] = self._root.written(version)
         return self._times[version]
 
     @contextmanager

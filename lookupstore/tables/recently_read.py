@@ -61,13 +61,19 @@ class RecentlyRead(Generic[Content]):
                         found = self._contents[identity] = self._contents.pop(identity)
                         return found
                 found = read()
-                self._keep(identity, found)
+                self.keep(identity, found)
                 return found
         finally:
             with self._lock:
                 self._reading.pop(identity, None)
 
-    def _keep(self, identity: Hashable, content: Content) -> None:
+    def keep(self, identity: Hashable, content: Content) -> None:
+        """Keep the content of a file, unless it is kept.
+
+        Args:
+            identity: Identity of the file, which no other file has.
+            content: The content.
+        """
         size = self._size_of(content)
         with self._lock:
             if identity in self._contents:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ from lookupstore import (
     follow,
     upsert,
 )
+from lookupstore.following.changes import SnapshotChanges
+from lookupstore.tables import delta
 
 deltalake = pytest.importorskip("deltalake")
 from support.histories.delta import DeltaHistory  # noqa: E402
@@ -183,6 +186,73 @@ def test_rows_that_deletion_vectors_remove_and_bring_back(
         assert rebuilt(newer) is None
         check_changes(newer.changes(store.version), stored(store), stored(newer))
         store = newer
+
+
+def test_a_process_reads_each_version_once_unless_its_log_was_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int | None] = []
+    real = delta.opened_at
+
+    def opened_at(uri: str, options: Any, version: int | None = None) -> Any:
+        opened.append(version)
+        return real(uri, options, version)
+
+    monkeypatch.setattr(delta, "opened_at", opened_at)
+    path = tmp_path / "t"
+    for start in (0, 100):
+        table = pa.table({"id": range(start, start + 100), "a": range(100)})
+        deltalake.write_deltalake(path, table, mode="append")
+    files = pa.table(deltalake.DeltaTable(path).get_add_actions())["path"].to_pylist()
+    gone: set[int] = set()
+
+    def delete(position: int) -> None:
+        gone.add(position)
+        with_vectors(path, dict.fromkeys(files, sorted(gone)))
+
+    delete(3)
+    store = follow(path, tmp_path / "s", key="id")
+    version = deltalake.DeltaTable(path).version()
+    for position, log, expected in [
+        (4, "as it was", [None]),
+        (5, "replaced", [None, version + 1]),
+        (6, "not told", [None, version + 2]),
+        (7, "as it was", [None, version + 3]),  # which the call before could not keep
+        (8, "as it was", [None]),
+    ]:
+        file = path / "_delta_log" / f"{version + position - 4:020}.json"
+        if log == "replaced":
+            os.utime(file, ns=(0, file.stat().st_mtime_ns - 1_000_000_000))
+        delete(position)
+        opened.clear()
+        with monkeypatch.context() as patch:
+            if log == "not told":
+                patch.setattr(delta, "written_ns", lambda info: None)
+            store = store.sync()
+        assert opened == expected
+        assert (stored(store), rebuilt(store)) == (scanned(path), None)
+
+
+def test_the_rows_of_many_files_are_sorted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    for start in range(0, 600, 100):
+        deltalake.write_deltalake(path, pa.table({"id": range(start, start + 100)}), mode="append")
+    files = pa.table(deltalake.DeltaTable(path).get_add_actions())["path"].to_pylist()
+    store = follow(path, tmp_path / "s", key="id")
+    with_vectors(path, {one: [1, 50] for one in files})
+    removed: list[int] = []
+    real = SnapshotChanges.remove
+
+    def remove(changes: SnapshotChanges, keys: pa.RecordBatch) -> None:
+        removed.append(keys.num_rows)
+        real(changes, keys)
+
+    monkeypatch.setattr(SnapshotChanges, "remove", remove)
+    store = store.sync()
+    assert removed == [12]
+    assert stored(store) == scanned(path)
 
 
 def test_columns_that_are_not_in_the_store_may_change(tmp_path: Path) -> None:

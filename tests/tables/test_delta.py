@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +21,7 @@ from support.delta_tables import with_deleted
 import lookupstore
 from lookupstore import CorruptionError, FormatError, StaleStoreError
 from lookupstore.source.opening import open_source
+from lookupstore.tables import delta
 
 deltalake = pytest.importorskip("deltalake")
 
@@ -355,3 +357,16 @@ def test_a_table_in_a_file_system_that_deltalake_may_not_open_is_refused(tmp_pat
     elsewhere = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     with pytest.raises(FormatError, match="a Delta table in a file system whose options deltalake"):
         open_source(lookupstore.Location("t", filesystem=elsewhere))
+
+
+def test_the_deleted_rows_of_a_vector_are_its_false_values(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(300):
+        count = chance.choice([0, 1, 7, 8, 9, 64, 1000])
+        share = chance.choice([0, 0.01, 0.5, 1])
+        values = [chance.random() >= share for _ in range(count)]
+        start = chance.randint(0, count)
+        vector = pa.array(values, pa.bool_()).slice(start, chance.randint(0, count - start))
+        expected = [at for at, value in enumerate(vector.to_pylist()) if not value]
+        found = delta._false_at(vector)
+        assert (found.tolist(), found.dtype) == (expected, np.dtype(np.int64))

@@ -24,7 +24,8 @@ def absent(positions: Positions, others: Positions) -> npt.NDArray[np.bool_]:
     if not len(others):
         return np.ones(len(positions), np.bool_)
     at = np.minimum(np.searchsorted(others, positions), len(others) - 1)
-    return others[at] != positions
+    found: npt.NDArray[np.bool_] = others[at] != positions
+    return found
 
 
 @dataclass(frozen=True)

@@ -519,7 +519,8 @@ def _false_at(values: pa.BooleanArray) -> Positions:
     some = np.flatnonzero(packed != _ALL_TRUE)
     rows, at = np.nonzero(np.unpackbits(packed[some, None], axis=1, bitorder="little") == 0)
     found = some[rows] * 8 + at - start % 8
-    return found[(found >= 0) & (found < count)]
+    inside: Positions = found[(found >= 0) & (found < count)]
+    return inside
 
 
 def _has_variant(kind: Any) -> bool:

@@ -27,6 +27,7 @@ from lookupstore.storage.naming import is_temporary
 from lookupstore.store.manifest import DATA_FOLDER, Manifest
 from lookupstore.store.marks import MARK_AGE, running_builds
 from lookupstore.store.version_files import (
+    NEWEST_COPY,
     VERSIONS_FOLDER,
     Place,
     files_of,
@@ -38,6 +39,8 @@ from lookupstore.store.version_files import (
 )
 
 HOUR = timedelta(hours=1)
+# Publishers remove a version this many seconds after it may be removed, at most.
+_LATE = 300.0
 
 _log = logging.getLogger(__name__)
 
@@ -128,6 +131,24 @@ def expire(
     )
 
 
+def expire_if_due(location: Location, retain: Duration) -> None:
+    """Remove old versions after another one was published, some at a time.
+
+    `expire` reads the manifests of all versions. A publisher that called it each minute would read
+    those of an hour each minute. Therefore it is called once the oldest version may have been
+    removed for a tenth of `retain`, or for five minutes if that is less.
+
+    Raises the errors of `expire`.
+    """
+    seconds = seconds_of(retain, "retain")
+    files = sorted(location.files(VERSIONS_FOLDER), key=lambda file: file.name)
+    written = [file.modified for file in files if file.name != NEWEST_COPY]
+    # The second version replaced the first when it was written.
+    replaced = written[1] if len(written) > 1 else None
+    if replaced is None or time.time() - replaced >= seconds + min(seconds / 10, _LATE):
+        expire(location, retain=retain)
+
+
 def names_all_in_use(
     location: Location, manifests: Sequence[Manifest], own_mark: str | None = None
 ) -> bool:
@@ -161,8 +182,10 @@ def replaced_versions(
     A version that existed before the marks were read, and still exists after that, without a mark
     of its own, is one that its publisher no longer withdraws.
     """
-    before = {file.name: file.modified for file in location.files(VERSIONS_FOLDER)}
+    before = {file.name for file in location.files(VERSIONS_FOLDER)}
     made = running_builds(location) if len(before) >= keep else {}
+    # A publisher that paused dates its file before it removes its mark.
+    written = {file.name: file.modified for file in location.files(VERSIONS_FOLDER)}
     manifests = read_versions(location)
     gone: list[Manifest] = []
     newer, replaced = 0, math.inf
@@ -170,12 +193,12 @@ def replaced_versions(
         if newer >= keep and now - replaced >= seconds:
             gone.insert(0, manifest)
         file = name_of(manifest).file
-        if file in before and manifest.id not in made.values():
+        if file in before and file in written and manifest.id not in made.values():
             newer += 1
             # A publisher that paused after it chose `created` replaced others when it wrote the
             # file.
-            written = math.floor(before[file] or 0)
-            replaced = min(replaced, max(manifest.created_at.timestamp(), written))
+            dated = math.floor(written[file] or 0)
+            replaced = min(replaced, max(manifest.created_at.timestamp(), dated))
     return manifests, gone
 
 

@@ -28,7 +28,7 @@ from lookupstore.quantities import Duration, seconds_of
 from lookupstore.storage.location import Location
 from lookupstore.store.column_differences import lost_columns
 from lookupstore.store.data_files import Schemas
-from lookupstore.store.expiry import expire, names_all_in_use
+from lookupstore.store.expiry import expire_if_due, names_all_in_use
 from lookupstore.store.manifest import DATA_FOLDER, DataFile, Manifest
 from lookupstore.store.marks import mark_name
 from lookupstore.store.publish_step import cleaned_up_error, publish_version, store_exists_error
@@ -255,7 +255,7 @@ class NewVersion:
             with suppress(OSError):  # a mark that stays holds back others for a day
                 self.location.delete(self.mark)
             try:
-                expire(self.location, retain=self._retain)
+                expire_if_due(self.location, self._retain)
             except (LookupStoreError, OSError) as error:
                 _log.warning("%s: old versions were not removed: %s", self.location.uri, error)
         return published

@@ -40,7 +40,13 @@ from lookupstore.store.manifest import Manifest, manifest_bytes
 from lookupstore.store.marks import MARK_AGE
 from lookupstore.store.new_version import NewVersion
 from lookupstore.store.publish_step import publish_version
-from lookupstore.store.version_files import VersionName, list_names, name_of, read_newest
+from lookupstore.store.version_files import (
+    VersionName,
+    list_names,
+    name_of,
+    read_newest,
+    read_versions,
+)
 
 pytestmark = pytest.mark.drawn(0.5)
 
@@ -539,6 +545,35 @@ def test_expire_against_a_model(tmp_path, monkeypatch, seed):
         assert told.to_json()["versions"] == [*told.versions]
         with lookupstore.open(place) as store:
             assert content(store) == rows
+
+
+def test_publishers_remove_versions_some_at_a_time(tmp_path, monkeypatch):
+    """A version a minute: each goes in time, and most publishers read no other's manifest."""
+    clock, place = Clock(monkeypatch), Location(tmp_path / "s")
+    calls = []
+    real = MODULES["store.expiry"].expire
+    monkeypatch.setattr(
+        MODULES["store.expiry"],
+        "expire",
+        lambda where, **more: calls.append(clock.seconds) or real(where, **more),
+    )
+    start, published = clock.seconds, {}
+    for minute in range(100):
+        clock.seconds = start + 60 * minute
+        build(table_of(minute + 1), place, key="id", overwrite=True, retain="20m").close()
+        published[minute + 1] = clock.seconds
+        for file in (tmp_path / "s" / "versions").glob(f"{minute + 1:010d}-*"):
+            os.utime(file, (clock.seconds, clock.seconds))
+        left = {name.number for name in list_names(place)}
+        for number in range(1, minute + 1):
+            replaced = clock.seconds - published[number + 1]
+            if number in left:
+                assert replaced < 20 * 60 * 1.1
+            else:
+                assert replaced >= 20 * 60
+    assert 20 <= len(calls) < 50  # every third or second minute, once there are old versions
+    named = {file.name for one in read_versions(place) for file in one.files}
+    assert {f"data/{file.name}" for file in (tmp_path / "s" / "data").iterdir()} == named
 
 
 def test_the_default_is_an_hour(tmp_path, monkeypatch):

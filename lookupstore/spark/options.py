@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import datasource
 
-from lookupstore.errors import listed
+from lookupstore.errors import listed, meant
 from lookupstore.storage.location import Location
 
 # Spark before the release with limit pushdown uses the filters that one scan pushed for all scans
 # of the same loaded DataFrame, so that these return wrong rows (fixed by SPARK-58551).
 SCANS_ARE_SEPARATE = hasattr(datasource.DataSourceReader, "pushLimit")
+
+
+def unknown_option(name: str, known: Sequence[str], what: str) -> ValueError:
+    """Return the error about an option that reading or writing, which `what` names, does not have.
+
+    >>> unknown_option("colums", ("path", "columns"), "reading a store")
+    ValueError("no option 'colums'; did you mean 'columns'? Reading a store has path, columns")
+    """
+    others = f"{what} has {', '.join(known)}"
+    return ValueError(f"no option {name!r}{meant(name, known, others)}")
 
 
 def given_names(options: Mapping[str, str], option: str) -> list[str] | None:

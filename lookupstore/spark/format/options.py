@@ -12,7 +12,7 @@ from lookupstore.builder.data_files import file_options
 from lookupstore.builder.plan import OnDuplicate
 from lookupstore.errors import LookupStoreError
 from lookupstore.quantities import seconds_of
-from lookupstore.spark.options import given_location, given_names, given_number
+from lookupstore.spark.options import given_location, given_names, given_number, unknown_option
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR
@@ -89,8 +89,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """
     unknown = sorted(set(options) - set(WRITE_OPTIONS))
     if unknown:
-        known = ", ".join(WRITE_OPTIONS)
-        raise ValueError(f"no option {unknown[0]!r}; writing a store has {known}")
+        raise unknown_option(unknown[0], WRITE_OPTIONS, "writing a store")
     location = given_location(options, "save() the folder or URI of the store")
     key = given_names(options, "key")
     if not key:

@@ -20,7 +20,7 @@ from pyspark.sql import datasource
 from pyspark.sql.types import StructField, StructType
 
 from lookupstore.arrow.types import is_bytes, is_text, plain_type
-from lookupstore.errors import StaleStoreError, listed
+from lookupstore.errors import StaleStoreError, listed, meant
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.schema import KeySchema
 from lookupstore.spark.format.filters import ScanRanges, before, push
@@ -30,6 +30,7 @@ from lookupstore.spark.options import (
     given_location,
     given_names,
     given_number,
+    unknown_option,
 )
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
 from lookupstore.storage.location import Location
@@ -244,7 +245,8 @@ def spark_schema(
     for name in wanted:
         if name not in schema.names:
             raise KeyError(
-                f"columns: the store has no column {name!r}; it has [{listed(schema.names)}]"
+                f"columns: the store has no column {name!r}"
+                + meant(name, schema.names, f"it has [{listed(schema.names)}]")
             )
     return StructType(
         [
@@ -331,7 +333,7 @@ def _loaded(options: Mapping[str, str]) -> LookupStore:
             "lookupstore OPTIONS (path '...')"
         )
     if unknown:
-        raise ValueError(f"no option {unknown[0]!r}; reading a store has {', '.join(READ_OPTIONS)}")
+        raise unknown_option(unknown[0], READ_OPTIONS, "reading a store")
     if options.get("pushdown", "true").lower() not in ("true", "false"):
         raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
     location = given_location(options, "load() the folder or URI of a store")

@@ -31,7 +31,12 @@ from lookupstore.hudi.read import (
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write import check_stream, told_apart
 from lookupstore.spark.hudi.read import change_columns, change_rows, part_rows, spark_columns
-from lookupstore.spark.options import given_location, given_names, given_number
+from lookupstore.spark.options import (
+    given_location,
+    given_names,
+    given_number,
+    unknown_option,
+)
 from lookupstore.spark.types import arrow_schema
 
 try:
@@ -251,9 +256,8 @@ def _table(options: Mapping[str, str]) -> HudiTable:
     hudi, ours = told_apart(options)
     unknown = sorted(set(ours) - set(STREAM_OPTIONS))
     if unknown:
-        known = ", ".join(STREAM_OPTIONS)
-        raise ValueError(
-            f"no option {unknown[0]!r}; a stream of a Hudi table has {known}, and hoodie.*"
+        raise unknown_option(
+            unknown[0], (*STREAM_OPTIONS, "and hoodie.*"), "a stream of a Hudi table"
         )
     check_stream(hudi)
     table = HudiTable.open(given_location(ours, "load() the folder or URI of a Hudi table"))

@@ -23,7 +23,12 @@ from lookupstore.hudi.read import ScanPlan
 from lookupstore.hudi.write import read_arguments, told_apart
 from lookupstore.spark.hudi.filters import arrow_filter
 from lookupstore.spark.hudi.read import part_rows, planned_read, spark_columns
-from lookupstore.spark.options import SCANS_ARE_SEPARATE, given_location, given_names
+from lookupstore.spark.options import (
+    SCANS_ARE_SEPARATE,
+    given_location,
+    given_names,
+    unknown_option,
+)
 from lookupstore.spark.types import arrow_schema
 
 _log = logging.getLogger(__name__)
@@ -169,10 +174,7 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
             "an instant or a time"
         )
     if unknown:
-        known = ", ".join(READ_OPTIONS)
-        raise ValueError(
-            f"no option {unknown[0]!r}; reading a Hudi table has {known}, and hoodie.*"
-        )
+        raise unknown_option(unknown[0], (*READ_OPTIONS, "and hoodie.*"), "reading a Hudi table")
     for name in ("pushdown", "skipping"):
         _flag(ours, name)
     for name in (AS_OF_OF_JAVA, AS_OF_OF_SPARK):

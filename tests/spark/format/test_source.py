@@ -490,7 +490,10 @@ def test_columns_are_chosen(spark: SparkSession, visits) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"colums": "id"}, "no option 'colums'; reading a store has path, version, columns"),
+        ({"key": "id"}, "no option 'key'; reading a store has path, version, columns"),
+        ({"colums": "id"}, r"no option 'colums'; did you mean 'columns'\? Reading a store has"),
+        ({"versionOf": 1}, r"no option 'versionof'; did you mean 'versionAsOf'\? Reading"),
+        ({"columns": "id,paeg"}, r"the store has no column 'paeg'; did you mean 'page'\? It has"),
         ({"version": "newest"}, "version is 'newest'; give a whole number"),
         ({"columns": "id,name"}, "the store has no column 'name'"),
         ({"pushdown": "yes"}, "pushdown is 'yes'; give true or false"),
@@ -748,7 +751,8 @@ def test_modes_of_a_write(spark: SparkSession, tmp_path) -> None:
     ("options", "message"),
     [
         ({}, r"no key; give option\('key', 'a,b'\)"),
-        ({"key": "id", "keys": "id"}, "no option 'keys'; writing a store has path, key, columns"),
+        ({"key": "id", "version": 1}, "no option 'version'; writing a store has path, key, col"),
+        ({"key": "id", "keys": "id"}, r"no option 'keys'; did you mean 'key'\? Writing a store"),
         ({"key": "name"}, "the source has no column 'name'"),
         ({"key": "[id"}, r"key is '\[id', which is not a JSON list"),
         ({"key": "id", "buckets": "many"}, "buckets is 'many'; give a whole number"),

@@ -244,6 +244,7 @@ def test_errors_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     table.insert(local_rows([(1, "a", 1.0, "x")]))
     refused: list[tuple[dict[str, Any], str]] = [
         ({"since": "1"}, "no option 'since'; a stream of a Hudi table has path, columns, start"),
+        ({"maxcommits": 1}, r"'maxcommits'; did you mean 'max_commits'\? A stream of a Hudi"),
         ({"start": "soon"}, "start is 'soon'; give earliest, latest, or the position"),
         ({"max_commits": 0}, "max_commits is 0; give at least 1"),
         ({"max_commits": "x"}, "max_commits is 'x'; give a whole number"),

@@ -390,6 +390,7 @@ def test_errors_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     for options, message in (
         ({"version": "1"}, "no option 'version'; reading a Hudi table has path, columns, query_t"),
+        ({"asof": "1"}, r"no option 'asof'; did you mean 'as_of'\? Reading a Hudi table has path"),
         ({"query_type": "fast"}, "query_type is 'fast'; give 'snapshot' or 'read_optimized'"),
         ({"pushdown": "no"}, "pushdown is 'no'; give true or false"),
         ({"until": "soon"}, "until is 'soon'; give the time of an instant"),

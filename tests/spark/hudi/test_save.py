@@ -161,6 +161,7 @@ def test_bad_options_say_what_is_right(spark: SparkSession, tmp_path: Path) -> N
     path = tmp_path / "t"
     refused: list[tuple[str, dict[str, Any], str]] = [
         ("append", {"no": 1}, "no option 'no'; writing a Hudi table has path, operation"),
+        ("append", {"operatoin": "insert"}, r"'operatoin'; did you mean 'operation'\? Writing a"),
         ("append", {"operation": "merge"}, "operation is 'merge'; give one of upsert, .*HudiTable"),
         ("overwrite", {"operation": "upsert"}, r"mode\('overwrite'\) replaces all rows"),
         ("append", {"operation": "delete"}, "not a Hudi table|no Hudi table|hoodie.properties"),

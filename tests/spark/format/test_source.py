@@ -518,6 +518,14 @@ def test_several_paths_and_catalog_tables_are_refused(spark: SparkSession, visit
             spark.sql(f"CREATE TABLE made_of_a_store USING lookupstore {place}")
 
 
+def test_partition_columns_are_refused_as_the_guide_says(spark: SparkSession, tmp_path) -> None:
+    for name in ("lookupstore", "lookupstore.hudi"):
+        writer = spark.range(3).write.format(name).mode("append").option("key", "id")
+        with pytest.raises(Exception, match="partitioning or clustering columns do not match"):
+            writer.partitionBy("id").save(str(tmp_path / "t"))
+    assert left_over(tmp_path) == []
+
+
 def test_what_cannot_be_read_says_so(spark: SparkSession, visits, tmp_path) -> None:
     with pytest.raises(AnalysisException, match="no such store folder"):
         load(spark, tmp_path / "none")

@@ -437,8 +437,10 @@ def test_verify_of_damaged_published_files(
     caplog.clear()
     with opened(folder, tmp_path / "c") as files:
         assert files.verify().lookup_files == 1
-    (warned,) = warnings_of(caplog)
+    # Downloads for the files before may still run, and find the file too short.
+    (warned,) = [one for one in warnings_of(caplog) if "attempt" not in one]
     assert f"{path}: " in warned
+    assert "is not used" in warned
 
 
 def test_published_files_that_were_downloaded_count(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ class DeltaHistory:
                         table.restore(former)
             case "column" if chance.random() < 0.3:
                 kind = chance.choice(["n", *more_columns(chance)])
-                self._names[f"x{len(self._names)}"] = kind
+                others = [int(name[1:]) for name in self._names if name[1:].isdigit()]
+                self._names[f"x{max(others, default=len(self._names)) + 1}"] = kind
                 rows = self._rows(2)
                 deltalake.write_deltalake(self.path, rows, mode="append", schema_mode="merge")
             case "replace" if chance.random() < 0.3:

@@ -114,6 +114,8 @@ def keyword_only(method: Callable[P, R]) -> Callable[P, R]:
 def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function say what to write instead of an unknown or unnamed argument.
 
+    The function names all its arguments, without `*args` and `**kwargs`.
+
     Args:
         advice: Function that returns what to write instead of a name, or None.
 
@@ -132,7 +134,6 @@ def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
         parameters = inspect.signature(function).parameters
-        kinds = {one.kind for one in parameters.values()}
         named = [one.name for one in parameters.values() if one.kind is one.KEYWORD_ONLY]
         plain = [name for name in parameters if name not in named]
         known = [*plain, *named]
@@ -147,10 +148,9 @@ def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]
                 said = advice(name)
                 if said is not None:
                     raise TypeError(f"{called} has no argument {name!r}; {said}")
-                if inspect.Parameter.VAR_KEYWORD not in kinds:
-                    others = meant(name, known, f"it has {listed(known)}")
-                    raise TypeError(f"{called} has no argument {name!r}{others}")
-            if len(args) > len(plain) and inspect.Parameter.VAR_POSITIONAL not in kinds:
+                others = meant(name, known, f"it has {listed(known)}")
+                raise TypeError(f"{called} has no argument {name!r}{others}")
+            if len(args) > len(plain):
                 shown = [name for name in known if name in plain]
                 form = ", ".join([*shown, *(f"{name}=..." for name in named)])
                 raise TypeError(

@@ -15,10 +15,10 @@ from lookupstore.storage.location import Location
 SCANS_ARE_SEPARATE = hasattr(datasource.DataSourceReader, "pushLimit")
 
 
-def unknown_option(name: str, known: Sequence[str], what: str) -> ValueError:
+def unknown_option_error(name: str, known: Sequence[str], what: str) -> ValueError:
     """Return the error about an option that reading or writing, which `what` names, does not have.
 
-    >>> unknown_option("colums", ("path", "columns"), "reading a store")
+    >>> unknown_option_error("colums", ("path", "columns"), "reading a store")
     ValueError("no option 'colums'; did you mean 'columns'? Reading a store has path, columns")
     """
     others = f"{what} has {', '.join(known)}"

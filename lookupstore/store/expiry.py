@@ -39,7 +39,7 @@ from lookupstore.store.version_files import (
 )
 
 HOUR = timedelta(hours=1)
-# Publishers remove a version this many seconds after it may be removed, at most.
+# Most seconds for which publishers leave a version that may be removed.
 _LATE = 300.0
 
 _log = logging.getLogger(__name__)

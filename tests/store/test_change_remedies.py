@@ -63,7 +63,7 @@ def test_an_empty_list_has_no_changes(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(pa, "uuid"), reason="this pyarrow has no UUIDs")
 def test_texts_of_uuids_and_times_of_dates(tmp_path: Path) -> None:
-    """What pandas and JSON have in place of UUIDs and dates; Arrow casts no text to a UUID."""
+    """The error says what to give instead of a text for a UUID, or of a time for a date."""
     schema = pa.schema({"id": pa.uuid(), "owner": pa.uuid(), "day": pa.date32()})
     texts = [str(uuid.UUID(int=one)) for one in (1, 2)]
     ids = [uuid.UUID(one) for one in texts]

@@ -576,6 +576,28 @@ def test_publishers_remove_versions_some_at_a_time(tmp_path, monkeypatch):
     assert {f"data/{file.name}" for file in (tmp_path / "s" / "data").iterdir()} == named
 
 
+def test_the_last_time_of_a_version_counts(tmp_path, monkeypatch):
+    """A publisher that paused dates its version, and removes its mark, while another expires."""
+    clock, place = Clock(monkeypatch), Location(tmp_path / "s")
+    clock.seconds -= 7200
+    for rows in (1, 2):
+        build(table_of(rows), place, key="id", overwrite=True, retain=10**9).close()
+    (file,) = (tmp_path / "s" / "versions").glob("0000000002-*")
+    os.utime(file, (clock.seconds, clock.seconds))
+    clock.seconds += 7200
+    real = MODULES["store.expiry"].running_builds
+
+    def running_builds(*given):
+        os.utime(file, (clock.seconds, clock.seconds))
+        return real(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MODULES["store.expiry"], "running_builds", running_builds)
+        assert expire(place).versions == ()
+    clock.seconds += 3600
+    assert expire(place).versions == (1,)
+
+
 def test_the_default_is_an_hour(tmp_path, monkeypatch):
     clock = Clock(monkeypatch)
     build(table_of(1), tmp_path / "s", key="id").close()

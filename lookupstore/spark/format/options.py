@@ -12,7 +12,12 @@ from lookupstore.builder.data_files import file_options
 from lookupstore.builder.plan import OnDuplicate
 from lookupstore.errors import LookupStoreError
 from lookupstore.quantities import seconds_of
-from lookupstore.spark.options import given_location, given_names, given_number, unknown_option
+from lookupstore.spark.options import (
+    given_location,
+    given_names,
+    given_number,
+    unknown_option_error,
+)
 from lookupstore.storage.location import Location
 from lookupstore.store.data_files import FileOptions
 from lookupstore.store.expiry import HOUR
@@ -89,7 +94,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """
     unknown = sorted(set(options) - set(WRITE_OPTIONS))
     if unknown:
-        raise unknown_option(unknown[0], WRITE_OPTIONS, "writing a store")
+        raise unknown_option_error(unknown[0], WRITE_OPTIONS, "writing a store")
     location = given_location(options, "save() the folder or URI of the store")
     key = given_names(options, "key")
     if not key:

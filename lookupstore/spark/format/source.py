@@ -30,7 +30,7 @@ from lookupstore.spark.options import (
     given_location,
     given_names,
     given_number,
-    unknown_option,
+    unknown_option_error,
 )
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
 from lookupstore.storage.location import Location
@@ -333,7 +333,7 @@ def _loaded(options: Mapping[str, str]) -> LookupStore:
             "lookupstore OPTIONS (path '...')"
         )
     if unknown:
-        raise unknown_option(unknown[0], READ_OPTIONS, "reading a store")
+        raise unknown_option_error(unknown[0], READ_OPTIONS, "reading a store")
     if options.get("pushdown", "true").lower() not in ("true", "false"):
         raise ValueError(f"pushdown is {options['pushdown']!r}; give true or false")
     location = given_location(options, "load() the folder or URI of a store")

@@ -35,7 +35,7 @@ from lookupstore.spark.options import (
     given_location,
     given_names,
     given_number,
-    unknown_option,
+    unknown_option_error,
 )
 from lookupstore.spark.types import arrow_schema
 
@@ -256,7 +256,7 @@ def _table(options: Mapping[str, str]) -> HudiTable:
     hudi, ours = told_apart(options)
     unknown = sorted(set(ours) - set(STREAM_OPTIONS))
     if unknown:
-        raise unknown_option(
+        raise unknown_option_error(
             unknown[0], (*STREAM_OPTIONS, "and hoodie.*"), "a stream of a Hudi table"
         )
     check_stream(hudi)

@@ -33,7 +33,7 @@ from lookupstore.hudi.write import (
     operation_in,
     told_apart,
 )
-from lookupstore.spark.options import given_location, given_names, unknown_option
+from lookupstore.spark.options import given_location, given_names, unknown_option_error
 from lookupstore.spark.types import arrow_schema
 from lookupstore.storage.location import Location
 
@@ -141,7 +141,7 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
     hudi, ours = told_apart(dict(options))
     unknown = sorted(set(ours) - set(_KNOWN))
     if unknown:
-        raise unknown_option(unknown[0], (*_KNOWN, "and hoodie.*"), "writing a Hudi table")
+        raise unknown_option_error(unknown[0], (*_KNOWN, "and hoodie.*"), "writing a Hudi table")
     location = given_location(ours, "save() the folder or URI of a Hudi table")
     operation = _operation(ours.get("operation") or operation_in(hudi), overwrite)
     columns = arrow_schema(schema)

@@ -27,7 +27,7 @@ from lookupstore.spark.options import (
     SCANS_ARE_SEPARATE,
     given_location,
     given_names,
-    unknown_option,
+    unknown_option_error,
 )
 from lookupstore.spark.types import arrow_schema
 
@@ -174,7 +174,9 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
             "an instant or a time"
         )
     if unknown:
-        raise unknown_option(unknown[0], (*READ_OPTIONS, "and hoodie.*"), "reading a Hudi table")
+        raise unknown_option_error(
+            unknown[0], (*READ_OPTIONS, "and hoodie.*"), "reading a Hudi table"
+        )
     for name in ("pushdown", "skipping"):
         _flag(ours, name)
     for name in (AS_OF_OF_JAVA, AS_OF_OF_SPARK):

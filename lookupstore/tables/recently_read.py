@@ -42,6 +42,10 @@ class RecentlyRead(Generic[Content]):
         # Of each file that is being read.
         self._reading: dict[Hashable, threading.Lock] = {}
 
+    def __contains__(self, identity: Hashable) -> bool:
+        """Return whether the content of a file is kept."""
+        return identity in self._contents
+
     def get(self, identity: Hashable, read: Callable[[], Content]) -> Content:
         """Return the content of a file.
 

@@ -25,7 +25,9 @@ from pyiceberg.manifest import DataFileContent, ManifestFile
 from pyiceberg.table import Table
 from support.iceberg_tables import described, positions_file
 
-from lookupstore.tables.iceberg import deletes
+from lookupstore.tables.iceberg import deletes, manifests
+from lookupstore.tables.iceberg.planner import _Planner
+from lookupstore.tables.recently_read import RecentlyRead
 
 PATH_ID = 2147483546
 
@@ -92,6 +94,49 @@ def test_a_process_reads_a_manifest_of_iceberg_once(
     other = follow(table, tmp_path / "other", key="id")
     assert [*manifests_read.values()] == [1]
     assert ids_of(other) == [*range(70)]
+
+
+def test_a_file_of_two_snapshots_is_planned_once(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start in range(0, 50, 10):
+        table.append(pa.table({"id": range(start, start + 10)}))
+    delete(table, tmp_path, 0, bounds=True)
+    store = follow(table, tmp_path / "s", key="id")
+    delete(table, tmp_path, 1, bounds=True)
+    table.overwrite(pa.table({"id": range(10)}), "id < 10")
+    new_file, planned = _Planner._new_file, []
+
+    def noted(planner: _Planner, entry: Any) -> Any:
+        planned.append(entry.data_file.file_path)
+        return new_file(planner, entry)
+
+    monkeypatch.setattr(_Planner, "_new_file", noted)
+    store = store.sync()
+    assert Counter(planned) == Counter(set(planned))
+    # Six data files, and two delete files for each of the first five.
+    assert len(planned) == 6 + 10
+    assert ids_of(store) == [*range(10), *(one for one in range(10, 50) if one % 10 > 1)]
+
+
+def test_manifests_that_memory_has_no_room_for_are_read_at_once_and_in_order(
+    table: Table, manifests_read: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifests, "_loaded", RecentlyRead(1, manifests._count))
+    for start in range(0, 50, 10):
+        table.append(pa.table({"id": range(start, start + 10)}))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    manifests_read.clear()
+    found = manifests.manifests_of(snapshot, table.scan())
+    paths = [one.data_file.file_path for one in manifests.entries_of(found, table.io)]
+    expected = [
+        one.data_file.file_path
+        for manifest in snapshot.manifests(table.io)
+        for one in manifest.fetch_manifest_entry(table.io)
+    ]
+    assert paths == expected
+    assert [*manifests_read.values()] == [2] * 5
 
 
 @pytest.mark.parametrize("bounds", [True, False])

@@ -6,12 +6,15 @@ A manifest never changes, and the next snapshot names most manifests of the one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from lookupstore.sorting.ahead import done_ahead
 from lookupstore.tables.recently_read import RecentlyRead
 
+# Number of manifests that are read at a time.
+_AT_ONCE = 16
 # Statistics in entries of manifests that stay in memory, of about 100 bytes each.
 _MOST_LOADED = 400_000
 # Memory of an entry besides its statistics, in statistics.
@@ -33,6 +36,20 @@ def manifests_of(snapshot: Any, scan: Any) -> list[IcebergManifest]:
     return [IcebergManifest(one, table_id) for one in snapshot.manifests(scan.io)]
 
 
+def entries_of(manifests: Sequence[IcebergManifest], io: Any) -> Iterator[Any]:
+    """Yield the entries of all manifests, of which several are read at a time.
+
+    Args:
+        manifests: The manifests.
+        io: The `pyiceberg.io.FileIO` of the table.
+    """
+    unread = [one for one in manifests if not one.is_read]
+    read = done_ahead(lambda one: one.fetch_manifest_entry(io), unread, _AT_ONCE)
+    paths = {one.manifest_path for one in unread}
+    for one in manifests:
+        yield from next(read) if one.manifest_path in paths else one.fetch_manifest_entry(io)
+
+
 class IcebergManifest:
     """A manifest whose entries are read by the first one who wants them.
 
@@ -47,6 +64,11 @@ class IcebergManifest:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._manifest, name)
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether the entries are in memory."""
+        return (self._table_id, self._manifest.manifest_path, True) in _loaded
 
     def fetch_manifest_entry(self, io: Any, discard_deleted: bool = True) -> Sequence[Any]:
         """Return the entries, which callers must not change.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -31,7 +32,7 @@ from lookupstore.tables.columns import without_ids
 from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.iceberg.catalogs import answering, catalog_table, pyicebergs
 from lookupstore.tables.iceberg.deletes import VECTORS, DeletedKeys, KeyDeletes, PositionDeletes
-from lookupstore.tables.iceberg.manifests import manifests_of
+from lookupstore.tables.iceberg.manifests import entries_of, manifests_of
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
@@ -90,8 +91,9 @@ class IcebergHistory:
         is_path = isinstance(given, (str, Location))
         scan = _moving_scan(given) if is_path else _newest_scan(given)
         self._scan = scan
+        self._planner = _planner_of(scan)
         #: The newest snapshot.
-        self.newest: SnapshotMoment = SnapshotMoment(snapshot_of(scan))
+        self.newest: SnapshotMoment = SnapshotMoment(self._planner.snapshot())
 
     def former(self, snapshot_id: str) -> SnapshotMoment | None:
         """Return a former snapshot, in the columns of the newest one. None: it is gone.
@@ -105,7 +107,7 @@ class IcebergHistory:
             if found is None:
                 return None
         try:
-            return SnapshotMoment(_Planner(self._scan, found).snapshot())
+            return SnapshotMoment(_Planner(self._scan, found, like=self._planner).snapshot())
         except FileNotFoundError:  # an expiry that still runs has removed a manifest
             return None
 
@@ -191,6 +193,11 @@ def snapshot_of(scan: Any, *, keys: str | None = None) -> Snapshot:
 
     Raises the errors of `table_source`.
     """
+    return _planner_of(scan, keys).snapshot()
+
+
+def _planner_of(scan: Any, keys: str | None = None) -> _Planner:
+    """Return the planner of a `DataScan`, with the arguments and errors of `snapshot_of`."""
     import pyiceberg.table
 
     if not hasattr(pyiceberg.table, "ManifestGroupPlanner"):
@@ -198,7 +205,7 @@ def snapshot_of(scan: Any, *, keys: str | None = None) -> Snapshot:
             f"source: pyiceberg {pyiceberg.__version__} does not list the deletes of a table; "
             "install pyiceberg 0.12 or newer"
         )
-    return _Planner(scan, scan.snapshot(), keys).snapshot()
+    return _Planner(scan, scan.snapshot(), keys)
 
 
 class _Planner:
@@ -208,10 +215,13 @@ class _Planner:
         scan: A `DataScan`, which has the columns and the filter.
         snapshot: Snapshot to plan. None: one without rows.
         keys: Name of the column whose least and greatest values in each file to return.
-
+        like: Planner of another snapshot with the same other arguments, which knows most files.
     """
 
-    def __init__(self, scan: Any, snapshot: Any, keys: str | None = None) -> None:
+    def __init__(
+        self, scan: Any, snapshot: Any, keys: str | None = None, *, like: _Planner | None = None
+    ) -> None:
+        from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import schema_to_pyarrow
         from pyiceberg.manifest import DataFileContent
         from pyiceberg.table import ManifestGroupPlanner
@@ -231,13 +241,19 @@ class _Planner:
         asked = {field.name: field for field in schema_to_pyarrow(self._asked)}
         whole = schema_to_pyarrow(scan.update(selected_fields=("*",)).projection())
         self._stored = pa.schema([asked.get(field.name, field) for field in whole])
-        self._addresses = _Addresses(scan.io)
+        self._addresses = _Addresses(scan.io) if like is None else like._addresses
+        # By the identity of an entry of a manifest: the entry, which is thus not freed, and its
+        # file without deletes.
+        self._known: dict[int, tuple[Any, TableFile]] = {} if like is None else like._known
         self._keys = next((field for field in self._fields if field.name == keys), None)
-        planner = ManifestGroupPlanner(
-            self._metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options
-        )
         manifests: Any = [] if snapshot is None else manifests_of(snapshot, scan)
-        entries = list(chain.from_iterable(planner.plan_manifest_entries(manifests)))
+        if scan.row_filter == AlwaysTrue():
+            entries = [*entries_of(manifests, scan.io)]
+        else:
+            planner = ManifestGroupPlanner(
+                self._metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options
+            )
+            entries = [*chain.from_iterable(planner.plan_manifest_entries(manifests))]
         self._data = [one for one in entries if one.data_file.content == DataFileContent.DATA]
         deletes = [
             one for one in entries if one.data_file.content == DataFileContent.POSITION_DELETES
@@ -245,7 +261,7 @@ class _Planner:
         self._position_deletes = PositionDeletes(
             self.description,
             str(self._metadata.table_uuid),
-            [(one, self._file(one.data_file)) for one in deletes],
+            [(one, self._file(one)) for one in deletes],
         )
         deleted_keys = [
             (one, self._keys_in(one))
@@ -294,12 +310,10 @@ class _Planner:
 
     def _keys_in(self, entry: Any) -> DeletedKeys:
         """Return the keys in an equality delete file."""
-        file = entry.data_file
-        names = self._names(
-            file.equality_ids or (), "equality deletes on a nested or dropped column"
-        )
+        ids = entry.data_file.equality_ids or ()
+        names = self._names(ids, "equality deletes on a nested or dropped column")
         stored = pa.schema([self._stored.field(name) for name in names])
-        return DeletedKeys(self.description, self._file(file), stored)
+        return DeletedKeys(self.description, self._file(entry), stored)
 
     def _names(self, ids: Iterable[int], what: str) -> tuple[str, ...]:
         """Return the names of columns.
@@ -314,17 +328,10 @@ class _Planner:
         return tuple(names[one] for one in sorted(ids))
 
     def _data_file(self, entry: Any) -> TableFile:
-        return self._file(
-            entry.data_file,
-            num_rows=entry.data_file.record_count,
-            # A file that was added to the table by its path may be replaced, and added again.
-            written=str(entry.snapshot_id),
-            defaults=dict(self._defaults(entry.data_file)),
-            partition=dict(self._partition(entry.data_file)),
-            deleted=self._position_deletes.of(entry),
-            deleted_keys=self._key_deletes.of(entry),
-            keys=self._range(entry.data_file),
-        )
+        """Return the data file of an entry, with its deletes."""
+        file = self._file(entry)
+        deleted, keys = self._position_deletes.of(entry), self._key_deletes.of(entry)
+        return replace(file, deleted=deleted, deleted_keys=keys) if deleted or keys else file
 
     def _range(self, file: Any) -> tuple[int, int] | tuple[bytes, bytes] | None:
         """Return the least and greatest value of the wanted column in a data file."""
@@ -366,19 +373,39 @@ class _Planner:
                 kind = self._stored.field(name).type
                 yield name, _scalar(file.partition[at], kind)
 
-    def _file(self, file: Any, **details: Any) -> TableFile:
-        """Return a data file or delete file of a manifest.
+    def _file(self, entry: Any) -> TableFile:
+        """Return the data file or delete file of an entry, without deletes."""
+        known = self._known.get(id(entry))
+        if known is None:
+            known = self._known[id(entry)] = entry, self._new_file(entry)
+        return known[1]
+
+    def _new_file(self, entry: Any) -> TableFile:
+        """Return the file of an entry that is not known yet.
 
         Raises:
             FormatError: If files of its kind are not supported.
         """
+        from pyiceberg.manifest import DataFileContent
+
+        file = entry.data_file
         kind = str(file.file_format).rpartition(".")[2].lower()
         if kind not in ("parquet", "orc", VECTORS):
             raise self._error(f"{kind} files")
         if file.key_metadata:
             raise self._error("encrypted files")
-        address = self._addresses.of(file.file_path)
-        return TableFile(address, file.file_size_in_bytes, kind, **details)
+        found = TableFile(self._addresses.of(file.file_path), file.file_size_in_bytes, kind)
+        if file.content != DataFileContent.DATA:
+            return found
+        return replace(
+            found,
+            num_rows=file.record_count,
+            # A file that was added to the table by its path may be replaced, and added again.
+            written=str(entry.snapshot_id),
+            defaults=dict(self._defaults(file)),
+            partition=dict(self._partition(file)),
+            keys=self._range(file),
+        )
 
     def _error(self, what: str) -> FormatError:
         return FormatError(
@@ -403,11 +430,13 @@ class _Addresses:
     def of(self, location: str) -> FileAddress:
         """Return the address of the file at a location."""
         folder, slash, name = location.rpartition("/")
-        if not _PLAIN.fullmatch(name) or _MARKS & {*folder}:
+        if not _PLAIN.fullmatch(name):
             return _address(self._io, location)
-        if folder not in self._folders:
-            self._folders[folder] = _address(self._io, f"{folder}{slash}{_ANY}")
-        known = self._folders[folder]
+        known = self._folders.get(folder)
+        if known is None:
+            if _MARKS & {*folder}:
+                return _address(self._io, location)
+            known = self._folders[folder] = _address(self._io, f"{folder}{slash}{_ANY}")
         path, shown = (one.removesuffix(_ANY) + name for one in (known.path, known.shown))
         return FileAddress(known.filesystem, path, shown)
 

@@ -50,13 +50,17 @@ class Others:
 
     Args:
         foreign: Process of pypaimon and DuckDB. None: they are not asked.
+        only_snapshots: Whether nothing is compared after each change, and only snapshots are.
 
     Attributes:
         counts: Number of snapshots, and of comparisons with each reader.
     """
 
-    def __init__(self, foreign: ForeignReader | None = None) -> None:
+    def __init__(
+        self, foreign: ForeignReader | None = None, *, only_snapshots: bool = False
+    ) -> None:
         self._foreign = foreign
+        self.only_snapshots = only_snapshots
         self.counts: Counter[str] = Counter()
 
     def snapshot(self, reader: str) -> None:
@@ -165,7 +169,7 @@ def delta(folder: Path, seed: int, others: Others) -> None:
         names = pa.schema(table.schema().to_arrow()).names
         return model_of(pa.RecordBatchReader.from_stream(table.scan()).read_all().select(names))
 
-    Follower(folder, folder / "t", scanned, seed).check(history.change)
+    make_changes(history.change, others, lambda: Follower(folder, folder / "t", scanned, seed))
     newest = deltalake.DeltaTable(folder / "t").version()
     for version in range(newest + 1):
         table = deltalake.DeltaTable(folder / "t", version=version)
@@ -184,7 +188,9 @@ def delta(folder: Path, seed: int, others: Others) -> None:
 def delta_log(folder: Path, seed: int, others: Others) -> None:
     """Check a history of a Delta table with deletion vectors and column mapping."""
     history = DeltaLogHistory(folder / "t", seed)
-    Follower(folder, folder / "t", history.expected, seed).check(history.change)
+    make_changes(
+        history.change, others, lambda: Follower(folder, folder / "t", history.expected, seed)
+    )
     for version, expected in history.snapshots.items():
         table = deltalake.DeltaTable(folder / "t", version=version)
         found = read(folder / "t", version) if version % 2 else read(table)
@@ -202,7 +208,9 @@ def delta_log(folder: Path, seed: int, others: Others) -> None:
 def hudi(folder: Path, seed: int, others: Others) -> None:
     """Check a history of a Hudi table."""
     history = HudiHistory(folder / "t", seed)
-    Follower(folder, folder / "t", history.expected, seed).check(history.change)
+    make_changes(
+        history.change, others, lambda: Follower(folder, folder / "t", history.expected, seed)
+    )
     names = history.schema.names
     theirs = other(folder / "t")
     for time in history.snapshots:
@@ -224,9 +232,11 @@ def iceberg(folder: Path, seed: int, others: Others) -> None:
     def scanned() -> Model:
         return model_of(history.table.scan().to_arrow())
 
-    follower = Follower(folder, given, scanned, seed)
-    follower.newest = lambda: history.table
-    follower.check(history.change)
+    make_changes(
+        history.change,
+        others,
+        lambda: Follower(folder, given, scanned, seed, newest=lambda: history.table),
+    )
     for at, snapshot in enumerate(history.table.metadata.snapshots):
         scan = history.table.scan(snapshot_id=snapshot.snapshot_id)
         found = read(history.table, snapshot.snapshot_id) if at % 2 else read(scan)
@@ -241,7 +251,9 @@ def iceberg(folder: Path, seed: int, others: Others) -> None:
 def iceberg_deletes(folder: Path, seed: int, others: Others) -> None:
     """Check a history of an Iceberg table that merges on read."""
     history = DeletesHistory(folder / "t", seed)
-    Follower(folder, folder / "t", history.expected, seed).check(history.change)
+    make_changes(
+        history.change, others, lambda: Follower(folder, folder / "t", history.expected, seed)
+    )
     file = str(history.table.metadata_file)
     table = StaticTable.from_metadata(file)
     for number, expected in history.snapshots.items():
@@ -264,7 +276,9 @@ def paimon(folder: Path, seed: int, others: Others) -> None:
 def paimon_types(folder: Path, seed: int, others: Others) -> None:
     """Check a history of a Paimon table whose columns change."""
     history = TypesHistory(folder / "t", seed)
-    Follower(folder, folder / "t", history.expected, seed).check(history.change)
+    make_changes(
+        history.change, others, lambda: Follower(folder, folder / "t", history.expected, seed)
+    )
     for number, expected in history.snapshots.items():
         found = read(folder / "t", number)
         assert model_of(found) == expected, number
@@ -290,6 +304,8 @@ def _check_paimon(
         history.change()
         expected = history.expected()
         snapshots[history.table.snapshot] = texts_of(expected)
+        if others.only_snapshots:
+            continue
         assert texts_of(read(folder / "t").to_pylist()) == texts_of(expected)
         rows = [row for row in expected if None not in [row[name] for name in keys]]
         given = pa.table({
@@ -325,6 +341,17 @@ def pypaimon(folder: Path, seed: int, others: Others) -> None:
         others.counts["snapshots"] += 1
 
 
+def make_changes(
+    change: Callable[[], str], others: Others, follower: Callable[[], Follower]
+) -> None:
+    """Make the changes of a history, and compare all readers after each, if that is wanted."""
+    if not others.only_snapshots:
+        follower().check(change)
+        return
+    for _ in range(CHANGES):
+        change()
+
+
 def texts_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return rows as texts, in an order of their own."""
     return sorted(map(comparable, rows))
@@ -347,13 +374,22 @@ class Follower:
         given: Table that the store follows.
         scanned: Function that returns the rows of the newest snapshot by the other reader.
         seed: Seed of the choices.
+        newest: Function that returns the table at its newest snapshot. None: `given` is it.
     """
 
-    def __init__(self, folder: Path, given: Any, scanned: Callable[[], Model], seed: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        given: Any,
+        scanned: Callable[[], Model],
+        seed: int,
+        *,
+        newest: Callable[[], Any] | None = None,
+    ) -> None:
         self.chance = random.Random(seed)
         self.residency = Residency(folder / "cache", quota=64 << 20)
         self.scanned = scanned
-        self.newest: Callable[[], Any] = lambda: given
+        self.newest = newest or (lambda: given)
         buckets = self.chance.choice([1, 3])
         #: Condition of the rows of the store.
         self.where = self.chance.choice([None, None, ("id", "<", self.chance.choice([5, 25]))])

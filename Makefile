@@ -292,7 +292,7 @@ soak: $(VENV)/.built  ## Read a store for 5 minutes while it is replaced every s
 	$(BIN)/python tests/support/soak.py $(SOAK_ARGS)
 
 # HISTORIES_ARGS: --first SEED goes on after a run, --processes N lets N processes run,
-# --foreign PYTHON reads by pypaimon and DuckDB, too.
+# --foreign PYTHON reads by pypaimon and DuckDB, too, --only-snapshots follows and looks up nothing.
 .PHONY: histories
 histories: $(VENV)/.built  ## Read random histories of Delta, Iceberg and Paimon tables beside other readers: SEEDS of each
 	PYTHONPATH=tests $(BIN)/python tests/support/histories/run.py --seeds $(SEEDS) \

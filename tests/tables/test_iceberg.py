@@ -222,6 +222,32 @@ def test_a_deletion_vector_counts_instead_of_older_deletes(
     assert rows_of(table) == counted(pa.table({"id": sorted(set(range(200)) - gone)}))
 
 
+def test_a_data_file_has_only_the_vectors_that_its_snapshot_names_for_it(tmp_path: Path) -> None:
+    """Vectors are in files of three, and a vector of each of these is removed again."""
+    table = IcebergTable(tmp_path / "t", [Column(1, "id", "long")], version=3)
+    starts = range(0, 90, 10)
+    files = [
+        table.data_file(pa.table({"id": range(one, one + 10)}).cast(table.arrow)) for one in starts
+    ]
+    table.commit(files)
+    vectors = []
+    for at in range(0, 9, 3):
+        vectors.append(
+            table.vector_files({one.path: ([2, 5], 0, ()) for one in files[at : at + 3]})
+        )
+        table.commit(vectors[-1])
+    found = planner.table_snapshot(str(tmp_path / "t")).files
+    numbers = {str(one.path): at for at, one in enumerate(files)}
+    assert {numbers[file.address.path]: file.deleted.paths for file in found} == {
+        at: (f"file://{vectors[at // 3][0].path}",) for at in range(9)
+    }
+    whole = [one for one in range(90) if one % 10 not in (2, 5)]
+    assert rows_of(tmp_path / "t") == counted(pa.table({"id": whole}))
+    table.commit([], removed=[some[0] for some in vectors])
+    restored = [one for one in range(90) if one // 10 % 3 == 0 or one % 10 not in (2, 5)]
+    assert rows_of(tmp_path / "t") == counted(pa.table({"id": restored}))
+
+
 def rows_in(file: str) -> list[int]:
     found: list[int] = pq.read_table(file.removeprefix("file://"))["id"].to_pylist()
     return found

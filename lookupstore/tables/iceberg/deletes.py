@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lookupstore.keys.schema import KeySchema
 from lookupstore.tables.columns import FIELD_ID, without_ids
+from lookupstore.tables.iceberg.manifests import PATH_ID
 from lookupstore.tables.iceberg.puffin import vectors_of
 from lookupstore.tables.recently_read import RecentlyRead
 from lookupstore.tables.rows import rows_of
@@ -29,10 +30,9 @@ VECTORS = "puffin"
 
 # Columns of position delete files, with the field ids that the specification reserves for them.
 _POSITIONS = pa.schema([
-    pa.field("file_path", pa.string(), metadata={FIELD_ID: "2147483546"}),
+    pa.field("file_path", pa.string(), metadata={FIELD_ID: str(PATH_ID)}),
     pa.field("pos", pa.int64(), metadata={FIELD_ID: "2147483545"}),
 ])  # fmt: skip
-_PATH_ID = int(_POSITIONS.field("file_path").metadata[FIELD_ID])
 # Positions in delete files that stay in memory, of 8 bytes each. A delete file may have rows of
 # many data files, a data file may have rows in many delete files, and the next snapshot has most of
 # both.
@@ -277,4 +277,4 @@ def _may_name(deletes: Any, path: str) -> bool:
 def _path_ends(deletes: Any) -> tuple[bytes | None, bytes | None]:
     """Return the least and greatest path in a delete file, or what bounds them. None: unknown."""
     lower, upper = deletes.lower_bounds or {}, deletes.upper_bounds or {}
-    return lower.get(_PATH_ID), upper.get(_PATH_ID)
+    return lower.get(PATH_ID), upper.get(PATH_ID)

@@ -6,13 +6,15 @@ A manifest never changes, and the next snapshot names most manifests of the one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from lookupstore.sorting.ahead import done_ahead
 from lookupstore.tables.recently_read import RecentlyRead
 
+#: Field id of the paths of data files in a position delete file.
+PATH_ID = 2147483546
 # Number of manifests that are read at a time.
 _AT_ONCE = 16
 # Statistics in entries of manifests that stay in memory, of about 100 bytes each.
@@ -79,7 +81,53 @@ class IcebergManifest:
         """
         manifest = self._manifest
         identity = self._table_id, manifest.manifest_path, discard_deleted
-        return _loaded.get(identity, partial(manifest.fetch_manifest_entry, io, discard_deleted))
+        return _loaded.get(identity, partial(_read, manifest, io, discard_deleted))
+
+
+def _read(manifest: Any, io: Any, discard_deleted: bool) -> Sequence[Any]:
+    """Return the entries of a manifest, with bounds of the paths that deletion vectors are for.
+
+    `pyiceberg` reads manifests without the field that names the data file of a vector. Without it,
+    each vector of a partition would have to be compared with each data file.
+    """
+    from pyiceberg.manifest import FileFormat
+
+    entries: Sequence[Any] = manifest.fetch_manifest_entry(io, discard_deleted)
+    if any(one.data_file.file_format == FileFormat.PUFFIN for one in entries):
+        paths = _referenced(manifest, io, discard_deleted)
+        for one, path in zip(entries, paths, strict=True):
+            if path is not None:
+                _set_bounds(one.data_file, {PATH_ID: path.encode()})
+    return entries
+
+
+def _referenced(manifest: Any, io: Any, discard_deleted: bool) -> list[str | None]:
+    """Return the data file that each entry of a manifest is for. None: it does not say."""
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_ENTRY_SCHEMAS, ManifestEntryStatus
+
+    schema = MANIFEST_ENTRY_SCHEMAS[3]
+    status, file = (_place_of(name, schema.fields) for name in ("status", "data_file"))
+    path = _place_of("referenced_data_file", DATA_FILE_TYPE[3].fields)
+    with AvroFile[Any](io.new_input(manifest.manifest_path), schema) as reader:
+        return [
+            one[file][path]
+            for one in reader
+            if not discard_deleted or one[status] != ManifestEntryStatus.DELETED
+        ]
+
+
+def _set_bounds(file: Any, bounds: Mapping[int, bytes]) -> None:
+    """Set the bounds of the columns of a data file or delete file."""
+    from pyiceberg.manifest import DATA_FILE_TYPE, DEFAULT_READ_VERSION
+
+    for name in ("lower_bounds", "upper_bounds"):
+        file[_place_of(name, DATA_FILE_TYPE[DEFAULT_READ_VERSION].fields)] = bounds
+
+
+def _place_of(name: str, fields: Sequence[Any]) -> int:
+    """Return the place of the field with a name."""
+    return [one.name for one in fields].index(name)
 
 
 def _count(entries: Sequence[Any]) -> int:

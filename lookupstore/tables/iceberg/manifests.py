@@ -7,10 +7,10 @@ A manifest never changes, and the next snapshot names most manifests of the one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from lookupstore.sorting.ahead import done_ahead
 from lookupstore.tables.recently_read import RecentlyRead
 
 #: Field id of the paths of data files in a position delete file.
@@ -46,10 +46,11 @@ def entries_of(manifests: Sequence[IcebergManifest], io: Any) -> Iterator[Any]:
         io: The `pyiceberg.io.FileIO` of the table.
     """
     unread = [one for one in manifests if not one.is_read]
-    read = done_ahead(lambda one: one.fetch_manifest_entry(io), unread, _AT_ONCE)
     paths = {one.manifest_path for one in unread}
-    for one in manifests:
-        yield from next(read) if one.manifest_path in paths else one.fetch_manifest_entry(io)
+    with ThreadPoolExecutor(_AT_ONCE, "lookupstore-manifests") as pool:
+        read = pool.map(lambda one: one.fetch_manifest_entry(io), unread)
+        for one in manifests:
+            yield from next(read) if one.manifest_path in paths else one.fetch_manifest_entry(io)
 
 
 class IcebergManifest:

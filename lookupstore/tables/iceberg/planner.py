@@ -241,7 +241,7 @@ class _Planner:
         asked = {field.name: field for field in schema_to_pyarrow(self._asked)}
         whole = schema_to_pyarrow(scan.update(selected_fields=("*",)).projection())
         self._stored = pa.schema([asked.get(field.name, field) for field in whole])
-        self._addresses = _Addresses(scan.io) if like is None else like._addresses
+        self._addresses: _Addresses = _Addresses(scan.io) if like is None else like._addresses
         # By the identity of an entry of a manifest: the entry, which is thus not freed, and its
         # file without deletes.
         self._known: dict[int, tuple[Any, TableFile]] = {} if like is None else like._known

@@ -150,6 +150,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r" as version$": " as --version",
     r"(?<=: )as_of is ": "--as-of is ",
     r"leave as_of out": "leave --as-of out",
+    r"give a later (as_of|since|until)\b": lambda found: (
+        f"give a later --{found[1].replace('_', '-')}"
+    ),
     r"; a number is a version$": "; give a number as --version",
     r"; look keys up in lookupstore\.hudi\.TableLookup\((.*), as_of=\.\.\.\), or .*$": (
         r"; pass its rows: lookupstore hudi scan \1 --as-of TIME --output arrow"
@@ -358,6 +361,9 @@ def _said_of_option(error: click.NoSuchOption, said: str) -> str:
         return "No such option '--key'."  # not: did you mean '--memory'
     instead = _OPTIONS.get(error.option_name)
     params = [] if error.ctx is None else error.ctx.command.params
+    names = {one.name for one in params}
+    if error.option_name == "--format" and "delimiter" in names and "keys" not in names:
+        return "No such option '--format'. The names of files tell their format."
     option, _, value = (instead or "").partition(" ")
     for one in params:
         if option in one.opts:
@@ -372,7 +378,11 @@ def _help(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name in _BEFORE:
         return " (it goes before the command)"
     if isinstance(error, click.NoSuchOption) and error.option_name == "--key":
-        return " (a store has its key)"
+        params = [] if error.ctx is None else error.ctx.command.params
+        if "keys" in {one.name for one in params}:
+            return " (keys need no option)"
+        is_hudi = error.ctx is not None and "hudi" in error.ctx.command_path.split()
+        return f" (a {'table' if is_hudi else 'store'} has its key)"
     if isinstance(error, click.NoSuchOption) and not error.option_name.startswith("--"):
         params = [] if error.ctx is None else error.ctx.command.params
         letter = error.option_name[1:2]

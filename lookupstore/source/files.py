@@ -95,7 +95,7 @@ def files_source(paths: Sequence[Path], text: TextForm, *, in_order: bool = True
         return _streams_source(paths, found, text, in_order=in_order)
     formats = {kind for one in found for kind in one.formats}
     if len(formats) > 1:
-        raise ValueError("source mixes Parquet and ORC files; build from one kind at a time")
+        raise ValueError("source mixes Parquet and ORC files; give files of one kind")
     (file_format,) = formats
     identified = _identified(found)
     # The source has the columns of its first file. The first files of other folders are checked as
@@ -235,9 +235,7 @@ def _streams_source(
     files = _identified(found)
     formats = sorted({kind for one in found for kind in one.formats})
     if len(formats) > 1:
-        raise ValueError(
-            f"source mixes {' and '.join(formats)} files; build from one kind at a time"
-        )
+        raise ValueError(f"source mixes {' and '.join(formats)} files; give files of one kind")
     what = {"CSV": "a CSV file", "Arrow IPC": "an Arrow IPC file"}.get(formats[0], "JSON lines")
 
     def opened(

@@ -190,7 +190,7 @@ def _check_readable(found: Sequence[FoundFiles]) -> None:
     """Check that Spark reads files as they were found."""
     formats = {kind for one in found for kind in one.formats}
     if len(formats) > 1:
-        raise ValueError("df_or_path mixes Parquet and ORC files; build from one kind at a time")
+        raise ValueError("df_or_path mixes Parquet and ORC files; give files of one kind")
     for one in found:
         for info in one.infos:
             if info.size == 0:  # Spark skips it

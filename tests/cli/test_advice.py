@@ -29,6 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("lines.txt").write_text("1\n2\n\n1\n")
     Path("typo.txt").write_text("1\nx\n2\ny")
     Path("book.xlsx").write_bytes(b"PK")
+    Path("u.jsonl").write_text('{"id": 1, "name": "a"}')
     Path("array.json").write_text('[{"id": 1}]')
     Path("keys.csv").write_text("id\n1\n")
     lookupstore.build(rows, "users", key="id").close()
@@ -51,6 +52,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("build u.csv s --key id --columns nam", "--columns: the source has no column 'nam'; did"),
         ("build u.parquet s --key nam", "--key: the source has no column 'nam'; did you mean"),
         ("upsert users u.csv --key id", "No such option '--key'. (a store has its key)\n"),
+        ("hudi upsert table u.csv --key id", "No such option '--key'. (a table has its key)\n"),
+        ("hudi get table --key 1", "No such option '--key'. (keys need no option)\n"),
+        ("hudi upsert table u.csv --format json", "The names of files tell their format. (see"),
+        ("hudi upsert table u.csv u.jsonl", "mixes CSV and JSON lines files; give files of one"),
         ("head users --columns id,name", "--columns: 'id' is a key column; leave it out"),
         ("build u.csv s --key id --key name", "--key is given twice; give it once: --key A,B (see"),
         ("scan users --columns name --columns=name", "--columns is given twice; give it once"),
@@ -103,6 +108,16 @@ def test_advice(here: Path, line: str, said: str) -> None:
     done = click.testing.CliRunner().invoke(main, line.split())
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_a_later_time_is_given_by_an_option(here: Path) -> None:
+    table = HudiTable.open("table")
+    table.upsert(table.scan(columns=["id", "name"]))
+    first, last = (one.time for one in table.timeline())
+    table.clean(retain_versions=1)
+    done = click.testing.CliRunner().invoke(main, ["hudi", "scan", "table", "--as-of", first])
+    assert (done.exit_code, last > first) == (1, True)
+    assert "give a later --as-of, or savepoint" in done.stderr
 
 
 def test_what_makes_a_store_of_a_table(here: Path) -> None:

@@ -196,7 +196,7 @@ BUILD = [
     Way("build of a glob of nothing", lambda _: build("*.orc"), FileNotFoundError,
         ("source: no file matches *.orc",), lambda _: build("*.parquet")),
     Way("build of Parquet and ORC", two_formats, ValueError,
-        ("source mixes Parquet and ORC", "one kind at a time"), lambda _: build("*.parquet")),
+        ("source mixes Parquet and ORC", "files of one kind"), lambda _: build("*.parquet")),
     Way("build of lists as keys", lambda _: build(pa.table({"id": [[1]]})), TypeError,
         ("the key field 'id' is list", "key fields are bool, integers"),
         lambda _: build(pa.table({"id": [1]}))),

@@ -166,9 +166,12 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
     elif types.is_string(kind) and types.is_timestamp(given):
         hint = ", such as .dt.strftime('%Y-%m-%d')"
     elif types.is_string(kind) and (types.is_integer(given) or types.is_date(given)):
-        hint = ", such as .astype(str) in pandas, or .cast('string') in Arrow"
+        hint = (
+            ", such as .astype(str) in pandas, .cast(polars.String) in polars, "
+            "or .cast('string') in Arrow"
+        )
     elif is_text(given) and types.is_integer(kind):
-        hint = f", such as .astype('{kind}')"
+        hint = f", such as .astype('{kind}') in pandas, or 7 instead of '7'"
     elif is_text(given) and types.is_timestamp(kind):
         hint = f", such as by pandas.to_datetime(column{', utc=True' if kind.tz else ''})"
     elif is_text(given) and types.is_date(kind):
@@ -269,7 +272,8 @@ def _remedy(
             f".astype('float{kind.bit_width}') in pandas"
         )
     elif types.is_floating(given) and types.is_floating(kind):
-        remedy = f"round it, such as with .astype('float{kind.bit_width}')"
+        bits = kind.bit_width
+        remedy = f"round it, such as with .astype('float{bits}'), or numpy.float{bits}(value)"
     if fixed is not None and is_wider(column, field.type, exact=field.name in fixed):
         remedy += f", or widen the column to {column} for good: {_EVOLVE}"
     return remedy

@@ -80,7 +80,7 @@ def record_keys(
         first = pc.index(_all_missing(texts), True).as_py()
         if first >= 0:
             where = "a row" if first_row is None else f"row {first_row + row + first + 1}"
-            raise ValueError(f"{where} has {no_key(fields)}")
+            raise ValueError(f"{where} has {no_key(fields)}; give it one, or leave the row out")
         parts.append(_joined(fields, texts) if named else texts[0])
         row += batch.num_rows
     return pa.chunked_array(parts, pa.string())

@@ -99,6 +99,12 @@ def test_durations_are_refused() -> None:
         avro_schema(schema, "r", "n")
 
 
+def test_unsigned_longs_are_refused() -> None:
+    schema = pa.schema({"hash": pa.uint64()})
+    with pytest.raises(TypeError, match=r"give int64, or decimal\(20, 0\) for numbers from 2"):
+        avro_schema(schema, "r", "n")
+
+
 def test_uuids_are_refused() -> None:
     with pytest.raises(FormatError, match="w: the Avro type uuid "):
         column({"type": "string", "logicalType": "uuid"})

@@ -213,8 +213,8 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with ReadOptions\(encoding=\.\.\.\)": "",
     r", or pass pyarrow\.csv\.read_csv\(\.\.\.\) with an invalid_row_handler": "",
     r"the column '(.+?)' is (.+?) and has '(.*)' in row (\d+)(?: with decimal='(.)')?; "
-    r"(?:pass a reader with the right types, such as pyarrow\.csv\.open_csv\(\.\.\.\) with "
-    r"convert_options|write the zone after each time, .*'ISO8601'\))": _wrong_text,
+    r"(?:correct it, or pass a reader with the right types, such as pyarrow\.csv\.open_csv\(.*\) "
+    r"with convert_options|write the zone after each time, .*'ISO8601'\))": _wrong_text,
     r"\bcall rollback\('(\d+)'\)": r"run 'lookupstore hudi rollback TABLE \1'",
     r"\brollback\('(\d+)'\) ends it": r"'lookupstore hudi rollback TABLE \1' ends it",
     r"\bcall rollback\(\), which": "run 'lookupstore hudi rollback TABLE', which",

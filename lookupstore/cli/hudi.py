@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -206,11 +205,6 @@ def rollback(
     table = HudiTable.open(path)
     done = table.rollback(instant, metadata=metadata, wait=wait, lock=lock)
     _write_done(path, done, output)
-    for one in table.timeline():
-        if one.is_write and not one.is_completed:
-            command = f"lookupstore hudi rollback {shlex.quote(shown_uri(path))} {one.time}"
-            echo(f"still pending: {told(one)}; if you know that its writer died: {command}",
-                 err=True)  # fmt: skip
 
 
 @click.command()

@@ -108,7 +108,8 @@ def typed(
         why = "names no zone; give the zone" if lacks_zone else f"is not in the format {form!r}"
         raise ValueError(f"source: {name}: {_misfit(texts, field, row)}, which {why}")
     remedy = (
-        "pass a reader with the right types, such as pyarrow.csv.open_csv(...) with convert_options"
+        "correct it, or pass a reader with the right types, such as pyarrow.csv.open_csv(...) with "
+        "convert_options"
     )
     if is_zoned and _fitted(texts[:1], pa.timestamp(field.type.unit), decimal, form) is not None:
         # Arrow's reader refuses such times, too.

@@ -101,7 +101,7 @@ def test_decimal_commas_as_arrow_reads_them(seed: int, kind: pa.DataType) -> Non
         assert found.column("v").equals(wanted.column("v").combine_chunks())
     for wrong in ("1.5", "1.234,5", "1,2,3", "1x5"):
         rows = CsvRows([f"v\n{wrong}\n".encode()], "a.csv", dialect=CsvDialect(";", decimal=","))
-        said = f"has '{wrong}' in row 1 with decimal=','; pass a reader"
+        said = f"has '{wrong}' in row 1 with decimal=','; correct it, or pass a reader"
         with pytest.raises(ValueError, match=re.escape(said)):
             list(rows.read(pa.schema([("v", kind)])))
 

@@ -321,5 +321,5 @@ def test_times_without_a_zone_for_a_column_with_one(tmp_path: Path) -> None:
     file.write_text("id,at\n3,2026-12-01 12:00:00Z\n")
     assert store.upsert(file).get(3) == {"at": at + 2 * hour}
     for wrong in ("2026-12-01 25:00:00", "noon"):
-        with pytest.raises(ValueError, match=f"'{wrong}' in row 1; pass a reader"):
+        with pytest.raises(ValueError, match=f"'{wrong}' in row 1; correct it, or pass a reader"):
             typed(pa.array([wrong]), pa.field("at", pa.timestamp("us", "UTC")), "a.csv", 1)

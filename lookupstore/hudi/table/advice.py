@@ -74,3 +74,14 @@ def where_advice(name: str) -> str | None:
     'give the filter as where='
     """
     return _CHANGED_ROWS.get(name) or option_advice(name)
+
+
+def partition_advice(name: str) -> str | None:
+    """Return what to write instead of an argument of `delete_partition`. None: it is not known.
+
+    >>> partition_advice("where")
+    'to delete the rows for which a filter is true, call delete(where=...)'
+    """
+    if name == "where" or name in _CHANGED_ROWS:
+        return "to delete the rows for which a filter is true, call delete(where=...)"
+    return option_advice(name)

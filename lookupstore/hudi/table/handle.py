@@ -97,6 +97,25 @@ class TableHandle(ArrowRows):
         view = self.view()
         return FileGroups(view.groups(given_time("as_of", as_of, view.options.timezone)))
 
+    def partitions(self, as_of: When | None = None) -> list[str]:
+        """Return the paths of the partitions that have files, sorted.
+
+        Args:
+            as_of: Request time of the last instant to read. None: the latest.
+
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> from lookupstore.hudi import HudiTable
+        >>> rows = pa.table({"id": [1, 2], "day": ["tu", "mo"]})
+        >>> table = HudiTable.create(tempfile.mkdtemp(), rows, record_key="id", partition_by="day")
+        >>> _ = table.insert(rows)
+        >>> table.partitions()
+        ['mo', 'tu']
+        """
+        view = self.view()
+        slices = view.slices(given_time("as_of", as_of, view.options.timezone), check_files=False)
+        return sorted({one.group.partition for one in slices})
+
     def writable(self, options: WriteOptions, *, dry_run: bool = False) -> TableView:
         """Return the state of the table for a write, after rolling back dead writers.
 

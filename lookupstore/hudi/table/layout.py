@@ -132,7 +132,7 @@ class LayoutVerbs(TableHandle):
                 together with files that overlap too much. It does nothing while queries read little
                 more than necessary. The first one orders all rows. Not possible with a grid or with
                 `small_file_limit`.
-            partitions: Paths of the partitions to order, as `file_groups()` shows them, or one
+            partitions: Paths of the partitions to order, as `partitions()` lists them, or one
                 path. None: all.
             where: Filter on partition columns, in any form that the `filter` of `scan` has.
                 Partitions that it rules out stay unchanged. None: all partitions.

@@ -15,6 +15,7 @@ from lookupstore.hudi.clustering import (
 )
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout import optional, said, warn
+from lookupstore.hudi.locking.heartbeat import Heartbeats
 from lookupstore.hudi.locking.lock import WAIT
 from lookupstore.hudi.options import (
     READ_OPTIMIZED,
@@ -36,9 +37,11 @@ from lookupstore.hudi.table.handle import TableHandle
 from lookupstore.hudi.timeline.given_times import given_instant
 from lookupstore.hudi.timeline.plans import SavepointMetadata
 from lookupstore.hudi.timeline.timeline import Instant
+from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.result import WriteResult
 from lookupstore.progress import progress_bars
+from lookupstore.storage.uris import shown_uri
 
 
 class ServiceVerbs(TableHandle):
@@ -62,7 +65,7 @@ class ServiceVerbs(TableHandle):
         Args:
             instant: Request time of the last commit, or of a pending instant whose writer is dead.
                 For an instant of another program, only you can know that its writer is dead. None:
-                roll back only the instants of dead writers.
+                roll back only the instants of dead writers, and warn about those of other programs.
             metadata: What to do if the table has a metadata table: `refuse` the call; `maintain`
                 its list of files, if it has no other indexes; `reduce` it to that list first, then
                 maintain it; or `drop` it first. In tables of version 6, only `drop` is possible.
@@ -89,7 +92,19 @@ class ServiceVerbs(TableHandle):
             # A named instant may have been one of those.
             if instant is not None and not view.timeline.has_lost(instant, left.timeline):
                 done.append(roll_back_named(left, instant, held))
-            return done
+                left = view.reloaded()
+        self._warn_of_others(left)
+        return done
+
+    def _warn_of_others(self, view: TableView) -> None:
+        """Warn about pending writes of other programs, which a rollback leaves unless named."""
+        heartbeats = Heartbeats(self._location)
+        for one in view.timeline.pending():
+            if one.is_write and heartbeats.owner(one.time) is None:
+                warn(
+                    f"{shown_uri(self._location.uri)}: still pending: {one.action} {one.time} of "
+                    f"another program; if you know that it died, call rollback({one.time!r})"
+                )
 
     def savepoint(
         self,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lookupstore.filters import Aliases, Filter
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.read.matching import plan_matching
-from lookupstore.hudi.table.advice import where_advice
+from lookupstore.hudi.table.advice import partition_advice, where_advice
 from lookupstore.hudi.table.merging import TableMerge
 from lookupstore.hudi.table.services import ServiceVerbs
 from lookupstore.hudi.view import TableView
@@ -335,6 +335,7 @@ class WriteVerbs(ServiceVerbs):
             options, dry_run, INSERT_OVERWRITE_TABLE, rows, overwrite, missing
         )
 
+    @with_advice(partition_advice)
     def delete_partition(
         self,
         partitions: str | Sequence[str],
@@ -345,7 +346,7 @@ class WriteVerbs(ServiceVerbs):
         """Delete all rows of partitions; see `upsert`.
 
         Args:
-            partitions: Paths of the partitions to delete, as `file_groups()` shows them, or one
+            partitions: Paths of the partitions to delete, as `partitions()` lists them, or one
                 path.
             options: Options of the write: `WriteOptions`, or a dict of options by Hudi's names.
             dry_run: Whether to change nothing, and only return what the delete would do.

@@ -62,6 +62,7 @@ def test_every_instant_is_what_hudi_rs_reads(merge_on_read_tables: Path, name: s
         assert rows.num_rows == count
         assert_same_rows(rows, other_scan(path, time))
     assert len(table) == counts[name][-1]
+    assert table.partitions() == [""]
 
 
 @pytest.mark.parametrize("name", NAMES)

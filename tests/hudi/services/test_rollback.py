@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import warnings
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -246,7 +247,13 @@ def test_those_at_work_and_those_of_others_are_left_alone(tmp_path: Path) -> Non
     elsewhere = replace(Owner.here("far away"), machine="another", pid=1)
     theirs = die_writing(table, owner=elsewhere)
     with Heartbeats(table.table.location).request(table.folder, "commit") as beat:
-        assert table.table.rollback() == []
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert table.table.rollback() == []
+        assert [str(one.message).partition(": still pending: ")[2] for one in said] == [
+            f"commit {time} of another program; if you know that it died, call rollback({time!r})"
+            for time in (foreign.time, java.time)
+        ]
         with pytest.raises(ValueError, match="may be, still writing it"):
             table.table.rollback(beat.instant.time)
         with pytest.raises(ValueError, match="far away is, or may be"):
@@ -255,7 +262,8 @@ def test_those_at_work_and_those_of_others_are_left_alone(tmp_path: Path) -> Non
         pending = {one.time for one in table.folder.load().pending()}
         assert pending == {foreign.time, java.time, theirs, beat.instant.time}
         # Who says that it is dead takes the word for it.
-        table.table.rollback(foreign.time)
+        with pytest.warns(UserWarning, match=f"still pending: commit {java.time} of another"):
+            table.table.rollback(foreign.time)
         table.folder.start(beat.instant)
         table.finish(Instant(beat.instant.time, "commit", State.INFLIGHT), [])
     assert {one.time for one in table.folder.load().pending()} == {java.time, theirs}
@@ -275,7 +283,8 @@ def test_a_rollback_that_java_began_is_finished(
     rollback = table.folder.request(ROLLBACK, plan_bytes(RollbackPlan(info, ())))
     if is_inflight:
         table.folder.start(rollback)
-    assert table.table.rollback() == []
+    with pytest.warns(UserWarning, match="still pending: commit .* of another program"):
+        assert table.table.rollback() == []
     (done,) = table.table.rollback(foreign.time)
     assert (done.time, done.is_completed) == (rollback.time, True)
     assert table.folder.load().pending() == []
@@ -351,7 +360,8 @@ def test_an_instant_of_another_at_the_same_time(
         assert beat.instant.time == times[2]
         raise Killed
     monkeypatch.undo()
-    assert len(table.table.rollback()) == 1
+    with pytest.warns(UserWarning, match=f"still pending: commit {foreign.time} of another"):
+        assert len(table.table.rollback()) == 1
     assert table.folder.load().pending() == [foreign]
 
 

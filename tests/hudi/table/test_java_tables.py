@@ -192,6 +192,16 @@ def test_time_travel_gives_as_many_rows_as_java_at_each_instant(
     assert refused == 9
 
 
+def test_partitions_are_those_of_the_rows_that_hudi_rs_reads(java_tables: Path) -> None:
+    for name in sorted(one.name for one in java_tables.iterdir()):
+        if name == LOCAL_TIMES:
+            continue  # hudi-rs does not open it
+        table = HudiTable.open(java_tables / name)
+        for time in (None, table.view().timeline.writes()[-1].time):
+            rows = other_scan(java_tables / name, time)
+            assert table.partitions(time) == sorted(set(rows["_hoodie_partition_path"].to_pylist()))
+
+
 def test_nothing_is_damaged(java_tables: Path, said: dict[str, Said]) -> None:
     checks = {name: HudiTable.open(java_tables / name).verify() for name in said}
     assert {name: check.findings for name, check in checks.items() if check.findings} == {}

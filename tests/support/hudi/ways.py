@@ -559,6 +559,13 @@ WAYS = [
         lambda folder: table(folder).delete_partition("day=mo"),
     ),
     Way(
+        "delete_partition: a filter",
+        lambda folder: table(folder, hive_style=True).delete_partition(where="day = 'mo'"),
+        TypeError,
+        "to delete the rows for which a filter is true, call delete(where=...)",
+        lambda folder: table(folder).delete(where="day = 'mo'"),
+    ),
+    Way(
         "rollback: another program has the lock",
         lambda folder: locked(folder).rollback(wait=0),
         LockedError,

@@ -167,16 +167,25 @@ def no_version_error(description: str, version: int, known: str) -> ValueError:
     return ValueError(f"version is {version}, but the {description} has {known}; give one of these")
 
 
-def too_early_error(description: str, moment: float, first: str) -> ValueError:
+def too_early_error(
+    description: str, moment: float, first: str, committed: float | None
+) -> ValueError:
     """Return the error for a time before the first commit that a table still has.
 
     Args:
         description: Description of the table.
         moment: The time, in seconds since 1970.
         first: Text of the first commit.
+        committed: Time of the first commit. None: it is not known.
     """
-    shown = datetime.fromtimestamp(moment, timezone.utc).isoformat(" ", "seconds")
+    shown = _utc(moment).isoformat(" ", "seconds")
+    if committed is not None:
+        first += f" of {_utc(committed).isoformat(' ', 'milliseconds')}"
     return ValueError(
         f"as_of is {shown}, before the first commit that the {description} still has ({first}); "
         "give a later time"
     )
+
+
+def _utc(moment: float) -> datetime:
+    return datetime.fromtimestamp(moment, timezone.utc)

@@ -189,7 +189,8 @@ class DeltaCommits:
             else:
                 most = middle - 1
         if least < 0 or self._written(least) is None:
-            raise too_early_error(self._description, moment, f"version {least + 1}")
+            first = f"version {least + 1}"
+            raise too_early_error(self._description, moment, first, self._written(least + 1))
         return least
 
     def elsewhere(self) -> DeltaCommits:

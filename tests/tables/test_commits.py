@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import random
+import re
 import shutil
 import time
 from datetime import date, datetime, timezone
@@ -214,8 +215,11 @@ def test_a_version_or_a_time_is_read(table: Any, residency: Residency) -> None:
                 files.position_at(utc(moment))
             assert files.committed_at() == pytest.approx(moment, abs=1e-6)
     early = utc(known[0][0] - 100)
-    with pytest.raises(ValueError, match=r"as_of is .*before the first commit that the .* still"):
+    message = r"as_of is .*before the first commit that the .* still has \(\w+ \d+ of (.*)\);"
+    with pytest.raises(ValueError, match=message) as refused:
         ColumnarFiles(table.given, key="id", as_of=early)
+    named = re.search(message, str(refused.value))[1]  # type: ignore[index]
+    assert rows_in(ColumnarFiles(table.given, key="id", as_of=named)) == known[0][2]
     with pytest.raises(ValueError, match=r"version is 1234567, but the .* has .*; give one of"):
         ColumnarFiles(table.given, key="id", version=1234567)
     with pytest.raises(ValueError, match="version and as_of both choose a commit; give one"):

@@ -157,8 +157,10 @@ class IcebergCommits:
             log = self._log()
             found = [position for position in log if _time(position) <= moment]
             if not found:
-                first = f"at {_time(log[0]):.3f}" if log else "none"
-                raise too_early_error(self._description, moment, first)
+                if not log:
+                    raise too_early_error(self._description, moment, "none", None)
+                first = f"snapshot {_number(log[0])}"
+                raise too_early_error(self._description, moment, first, _time(log[0]))
             version = _number(found[-1])
         if metadata.snapshot_by_id(version) is None:
             known = ", ".join(str(one.snapshot_id) for one in metadata.snapshots[-5:])

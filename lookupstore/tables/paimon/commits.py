@@ -94,7 +94,9 @@ class PaimonCommits:
                 numbers, moment, key=lambda number: self.time_of(str(number)) or 0.0
             )
             if not place:
-                raise too_early_error(self._description, moment, f"snapshot {numbers[0]}")
+                first = f"snapshot {numbers[0]}"
+                written = self.time_of(str(numbers[0]))
+                raise too_early_error(self._description, moment, first, written)
             version = numbers[place - 1]
         if version not in numbers and version not in self._metadata.tagged_numbers():
             known = f"the snapshots {numbers[0]} to {numbers[-1]}"

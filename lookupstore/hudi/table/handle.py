@@ -36,8 +36,13 @@ class TableHandle(ArrowRows):
     """An open table, with its location, options and current state."""
 
     def __init__(
-        self, location: Location, options: TableOptions, query_type: str = SNAPSHOT
+        self, location: Location, options: TableOptions | None = None, query_type: str = SNAPSHOT
     ) -> None:
+        if options is None:
+            raise TypeError(
+                "HudiTable: call HudiTable.open(PATH) to open a table, or HudiTable.create to make "
+                "one"
+            )
         self._location = location
         self._options = options
         self._query_type = query_type

@@ -255,6 +255,13 @@ UUIDS = pa.schema({"id": pa.uuid(), "day": pa.string()}) if hasattr(pa, "uuid") 
 WAYS = [
     # ---- making a table
     Way(
+        "a path in place of a call of open",
+        lambda folder: (table(folder), HudiTable(folder / "t")),  # type: ignore[arg-type]
+        TypeError,
+        "call HudiTable.open(PATH) to open a table",
+        lambda folder: HudiTable.open(folder / "t").scan(),
+    ),
+    Way(
         "create: a dict in place of the columns",
         lambda folder: new(folder, {"id": "int64"}),
         TypeError,

@@ -45,6 +45,7 @@ from lookupstore.spark.build.task import (
     write_batches,
 )
 from lookupstore.spark.catalog_tables import could_name_table
+from lookupstore.spark.frames import UPDATE_STREAM, check_no_stream
 from lookupstore.spark.jobs import watched_jobs
 from lookupstore.spark.paths import (
     PATTERN,
@@ -198,7 +199,7 @@ def build_store(
                 "and leave it out"
             )
         df, source = given, DATAFRAME
-        check_not_streaming(df, "df_or_path")
+        check_no_stream(df, "df_or_path", UPDATE_STREAM)
         spark = df.sparkSession
     else:
         spark = spark or session()
@@ -285,15 +286,6 @@ def build_store(
             raise
         raise raised from None
     return LookupStore(location)
-
-
-def check_not_streaming(df: DataFrame, argument: str) -> None:
-    """Raise ValueError if a DataFrame is a stream, which has no rows outside a micro-batch."""
-    if df.isStreaming:
-        raise ValueError(
-            f"{argument} is a stream; call update_store(df, PATH, batch=batch_id) for its batches, "
-            "in foreachBatch"
-        )
 
 
 def _without_order(plan: BuildPlan, on_duplicate: OnDuplicate, table: TableParts) -> BuildPlan:

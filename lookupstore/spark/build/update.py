@@ -26,7 +26,6 @@ from lookupstore.quantities import Duration, seconds_of
 from lookupstore.spark.buckets import BUCKET, has_a_task_each, in_buckets
 from lookupstore.spark.build.build import (
     DATAFRAME,
-    check_not_streaming,
     check_seen,
     delete_unlisted,
 )
@@ -37,7 +36,7 @@ from lookupstore.spark.build.update_task import (
     change_buckets,
     encode_changes,
 )
-from lookupstore.spark.frames import check_dataframe
+from lookupstore.spark.frames import UPDATE_STREAM, check_dataframe, check_no_stream
 from lookupstore.spark.jobs import streaming_query, watched_jobs
 from lookupstore.spark.raised import raised_in
 from lookupstore.spark.types import arrow_schema, column_named, type_to_cast_to
@@ -156,7 +155,7 @@ def update_store(
     >>> changes.writeStream.foreachBatch(write).start()  # doctest: +SKIP
     """
     check_dataframe(df)
-    check_not_streaming(df, "df")
+    check_no_stream(df, "df", UPDATE_STREAM)
     location = located(path, storage_options)
     compaction = CompactionRule(
         max_runs,

@@ -43,7 +43,7 @@ from lookupstore.hudi.write import (
     planned_merge,
     retried_on,
 )
-from lookupstore.spark.frames import check_dataframe
+from lookupstore.spark.frames import check_dataframe, check_no_stream
 from lookupstore.spark.hudi.keys import Batches, KeyTask, RowTask, tables_of, with_keys
 from lookupstore.spark.hudi.tables import Table, table_of
 from lookupstore.spark.hudi.tag import KEY_FIELDS, key_task, keyed_schema, numbered_rows
@@ -97,7 +97,7 @@ def hudi_merge(
 
     Raises:
         TypeError: If `df` is not a DataFrame.
-        ValueError: If `on` names other columns.
+        ValueError: If `df` is a stream, or `on` names other columns.
 
     `TableMerge.execute` raises the errors of the merge itself.
 
@@ -105,6 +105,7 @@ def hudi_merge(
     >>> merge.when_matched_update().when_not_matched_insert().execute()  # doctest: +SKIP
     """
     check_dataframe(df)
+    check_no_stream(df, "df", "merge its batches, in foreachBatch")
     opened = table_of(table, storage_options)
     checked = opened.merge_keys(on)
     return TableMerge(partial(_executed, df, opened, checked))

@@ -72,7 +72,7 @@ from lookupstore.hudi.write import (
 from lookupstore.keywords import with_advice
 from lookupstore.progress import Advance
 from lookupstore.spark.buckets import in_buckets
-from lookupstore.spark.frames import check_dataframe
+from lookupstore.spark.frames import check_dataframe, check_no_stream
 from lookupstore.spark.hudi.bulk import bulk_insert, insert_rows
 from lookupstore.spark.hudi.files import (
     WRITTEN,
@@ -185,9 +185,9 @@ def upsert(
         Result of the write, as `HudiTable.upsert` returns it.
 
     Raises:
-        ValueError: If `operation` is unknown, a column is new or missing, a row has no key or no
-            ordering value, a key to insert exists and may not, or `df` has other rows when it is
-            computed again.
+        ValueError: If `operation` is unknown, `df` is a stream, a column is new or missing, a row
+            has no key or no ordering value, a key to insert exists and may not, or `df` has other
+            rows when it is computed again.
         TypeError: If `df` is not a DataFrame, a column does not have the table's type,
             `options.index` is not a name, or a column to sort by has no order.
         KeyError: If there is no such partition to delete, or no such column to sort by.
@@ -201,6 +201,7 @@ def upsert(
         known = ", ".join(map(repr, get_args(Operation)))
         raise ValueError(f"operation is {operation!r}; give one of {known}")
     check_dataframe(df)
+    check_no_stream(df, "df", "write it with df.writeStream.foreachBatch(hudi_sink(TABLE))")
     table = table_of(table, storage_options)
     given = with_missing(given_options(options, table.options, operation.upper()), missing)
     uri = table.location.uri

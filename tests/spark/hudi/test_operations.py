@@ -316,6 +316,15 @@ def test_frames_of_pandas(tmp_path: Path) -> None:
             call(frame, tmp_path / "t")
 
 
+def test_streams_are_written_in_batches(spark: SparkSession, tmp_path: Path) -> None:
+    make(tmp_path / "t")
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    with pytest.raises(ValueError, match=r"^df is a stream; write it with .*hudi_sink\(TABLE\)\)$"):
+        upsert(stream, tmp_path / "t")
+    with pytest.raises(ValueError, match=r"^df is a stream; merge its batches, in foreachBatch$"):
+        hudi_merge(stream, tmp_path / "t")
+
+
 def test_dataframes_in_one_process(spark: SparkSession, tmp_path: Path) -> None:
     """PySpark does not export timestamps as an Arrow stream; `toArrow` returns them."""
     df = spark.createDataFrame([(1,)], "id long").selectExpr("id", "timestamp'2026-03-01' AS at")

@@ -177,6 +177,36 @@ def environment() -> dict[str, str]:
     }
 
 
+LOCAL = """
+import sys
+import lookupstore
+from pyspark.sql import SparkSession
+from lookupstore.spark import build_store, lookup_join
+
+spark = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+store = lookupstore.build({"id": [1, 2], "name": ["a", "b"]}, sys.argv[1], key="id")
+joined = lookup_join(spark.range(3), store, on="id").orderBy("id")
+print("joined", [row.name for row in joined.collect()])
+print("built", len(build_store(joined, sys.argv[1] + "-built", key="id")))
+"""
+
+
+def test_a_local_server_runs_the_interpreter_of_the_driver(tmp_path: Path) -> None:
+    """As `venv/bin/python app.py` does, while PATH has another Python, which lacks the package."""
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho 'the wrong Python' >&2\nexit 3\n")
+    other.chmod(0o755)
+    found = environment()
+    del found["PYSPARK_PYTHON"]
+    found["PATH"] = os.pathsep.join([str(other.parent), found["PATH"]])
+    done = subprocess.run(
+        [sys.executable, "-c", LOCAL, str(tmp_path / "store")],
+        env=found, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["joined [None, 'a', 'b']", "built 3"], done.stderr
+
+
 def wait_for(port: int, process: subprocess.Popen[Any]) -> None:
     for _ in range(600):
         assert process.poll() is None, "the server ended"

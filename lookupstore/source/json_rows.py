@@ -39,6 +39,9 @@ _FLOATS = 2**53
 _LONG = re.compile(rb"[\s:\[,]-?[0-9]{16,}\s*[,\]}]")
 # Position of a value in Arrow's errors, which is relative to the piece.
 _PLACE = re.compile(r" in row \d+")
+# What Arrow says of a column whose values have two types.
+_TWO_TYPES = re.compile(r"\) changed from \w+ to \w+")
+_TEXTS = (pa.string(), pa.large_string())
 _REMEDY = "give tables or pyarrow.json.read_json(...) with an explicit_schema in its place"
 # Position of a value in a column: names of fields, and None for the items of a list.
 _Place = tuple[str | None, ...]
@@ -180,6 +183,12 @@ class JsonRows:
                 columns = [self._fitted(parts[one.name], one) for one in wanted]
                 mask = column.is_null()
                 return pa.StructArray.from_arrays(columns, fields=list(wanted), mask=mask)
+        is_number = pa.types.is_integer(given) or pa.types.is_floating(given)
+        if (is_number or pa.types.is_boolean(given)) and wanted in _TEXTS:
+            raise ValueError(
+                f"source: {self._name}: the column {field.name!r} is to be text, but its first "
+                f"rows have values of {given} without quotes; {_one_type(field.name)}"
+            )
         return fitted(column, field, self._name, "where it goes", rows_before=self._rows)
 
     def _parsed(self, piece: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -207,10 +216,11 @@ class JsonRows:
         said = _PLACE.sub("", str(error).partition("\n")[0])
         types = "" if schema is None else f"by its first rows it has {one_line(schema)}; "
         shown = line.strip()[:_SHOWN].decode(errors="replace")
-        return ValueError(
-            f"source: {self._name}: {said}: {where}: {shown!r}; {types}give an object in each "
-            f"line, or {_REMEDY.removeprefix('give ')}"
-        )
+        if name is not None and _TWO_TYPES.search(said):  # no schema reads these
+            remedy = _one_type(name)
+        else:
+            remedy = f"give an object in each line, or {_REMEDY.removeprefix('give ')}"
+        return ValueError(f"source: {self._name}: {said}: {where}: {shown!r}; {types}{remedy}")
 
     def _check_texts(self, rows: pa.Table) -> None:
         for batch in rows.to_batches():
@@ -312,6 +322,11 @@ def _parsed(piece: bytes, schema: pa.Schema | None) -> pa.Table:
         parse = pa_json.ParseOptions()
     options = pa_json.ReadOptions(use_threads=False, block_size=len(piece) + 1)
     return pa_json.read_json(pa.BufferReader(piece), options, parse)
+
+
+def _one_type(name: str) -> str:
+    """Return the remedy for a column that has texts and other values."""
+    return f"write all values of {name!r} in one type, such as text in quotes"
 
 
 def _bad_column(line: bytes, schema: pa.Schema) -> str | None:

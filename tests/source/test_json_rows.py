@@ -11,8 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import lookupstore
+from lookupstore.cli import main
 from lookupstore.source.opening import open_source
 
 
@@ -123,6 +125,36 @@ def test_errors_name_the_row_of_the_file(tmp_path: Path, wrong: bytes, message: 
     assert type(raised.value) is ValueError
     assert str(path) in str(raised.value)
     assert "row 35001" in str(raised.value)
+
+
+@pytest.mark.parametrize("numbers", [0, 60_000])
+@pytest.mark.parametrize("types", [(), ("--types", "v=text")])
+def test_texts_and_numbers_in_one_column(
+    tmp_path: Path, numbers: int, types: tuple[str, ...]
+) -> None:
+    """No type reads them, so that the remedy is to write them otherwise."""
+    path = tmp_path / "a.jsonl"
+    lines = "".join(f'{{"id": {at}, "v": {at}}}\n' for at in range(numbers))
+    path.write_text(f'{lines}{{"id": -2, "v": 1}}\n{{"id": -1, "v": "two"}}\n')
+    line = ["build", str(path), str(tmp_path / "s"), "--key", "id"]
+    done = CliRunner().invoke(main, [*line, *types])
+    assert done.exit_code == 2
+    assert done.stderr.endswith("; write all values of 'v' in one type, such as text in quotes\n")
+    if not types:
+        with pytest.raises(ValueError, match=r"; write all values of 'v' in one type, such as te"):
+            read(path.read_bytes())
+
+
+def test_numbers_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 1, "v": 1}\n')
+    line = ["build", str(path), str(tmp_path / "s"), "--key", "id", "--types", "v=text"]
+    done = CliRunner().invoke(main, line)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"Error: {path}: the column 'v' is to be text, but its first rows have values of int64 "
+        "without quotes; write all values of 'v' in one type, such as text in quotes\n",
+    )
 
 
 def test_names_that_are_not_utf8() -> None:

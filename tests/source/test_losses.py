@@ -60,6 +60,7 @@ CSV: fields separated by semicolons or vertical bars | source/test_streams.py::t
 CSV: two columns without a name, as below a title | source/test_streams.py::test_what_is_refused
 JSON lines: integers beyond int64 | source/test_json_rows.py::test_integers_are_exact
 JSON lines: integers that float64 cannot represent, next to floats | source/test_json_rows.py::test_random_integers_are_exact_or_refused
+JSON lines: texts and numbers in one column | source/test_json_rows.py::test_texts_and_numbers_in_one_column
 JSON lines: arrays, or one array of all rows | source/test_streams.py::test_what_is_refused
 JSON lines: times | source/test_streams.py::test_times_in_json_are_texts
 every source: more than 100 levels of lists, structs and maps | source/test_text_limits.py::test_what_no_store_can_hold_names_file_and_column

@@ -154,7 +154,7 @@ def test_a_later_value_of_another_type_is_an_error(tmp_path: Path) -> None:
         assert read(tmp_path / "a.csv", ["v"]).num_rows == 400_001
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n' * 200_000 + '{"id": "x"}\n')
     with pytest.raises(
-        ValueError, match=r"a\.jsonl: JSON parse error: .*id: int64.* explicit_schema"
+        ValueError, match=r"a\.jsonl: JSON parse error: .*id: int64.* values of 'id' in one type"
     ):
         read(tmp_path / "a.jsonl")
 

@@ -9,12 +9,16 @@ from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.arrow.uuids import is_uuid, uuid_texts
 from lookupstore.cli.json_text import iso_times, plain
 
-# Fields that need quotes: without them, an empty text would be null.
-_QUOTED = r'^$|[",\r\n]'
+# Fields that need quotes, by the separator: without them, an empty text would be null.
+_QUOTED = {",": r'^$|[",\r\n]', "\t": r'^$|["\t\r\n]'}
 
 
-def csv_names(schema: pa.Schema) -> bytes:
+def csv_names(schema: pa.Schema, separator: str = ",") -> bytes:
     """Return the line of names of a CSV file.
+
+    Args:
+        schema: Columns of the file.
+        separator: Character between the fields: a comma or a tab.
 
     Raises:
         ValueError: If CSV cannot hold a column.
@@ -31,10 +35,10 @@ def csv_names(schema: pa.Schema) -> bytes:
                 "choose --columns without it, or --output json or arrow"
             ) from None
     names = [pa.array([name], pa.large_string()) for name in schema.names]
-    return _lines(names) if names else b"\n"
+    return _lines(names, separator) if names else b"\n"
 
 
-def csv_lines(batch: pa.RecordBatch) -> bytes:
+def csv_lines(batch: pa.RecordBatch, separator: str = ",") -> bytes:
     """Return the rows of a batch as lines of CSV.
 
     An empty field is null, and a quoted empty field is an empty text. Bytes are `0x` and hex
@@ -42,13 +46,14 @@ def csv_lines(batch: pa.RecordBatch) -> bytes:
 
     Args:
         batch: Rows without lists, structs or maps.
+        separator: Character between the fields: a comma or a tab.
 
     >>> csv_lines(pa.record_batch({"id": [1, 2], "v": ["", "a,b"]}))
     b'1,""\\n2,"a,b"\\n'
     """
     if not batch.num_columns:
         return b"\n" * int(batch.num_rows)
-    return _lines([csv_texts(column) for column in batch.columns])
+    return _lines([csv_texts(column) for column in batch.columns], separator)
 
 
 def csv_texts(column: pa.Array) -> pa.Array:
@@ -67,10 +72,11 @@ def csv_texts(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_string())
 
 
-def _lines(texts: list[pa.Array]) -> bytes:
+def _lines(texts: list[pa.Array], separator: str) -> bytes:
     """Return columns of texts as lines."""
+    quoted = (_quoted(column, separator) for column in texts)
     rows = pc.binary_join_element_wise(
-        *map(_quoted, texts), pa.scalar(",", pa.large_string()),
+        *quoted, pa.scalar(separator, pa.large_string()),
         null_handling="replace", null_replacement="",
     )  # fmt: skip
     ends = pa.scalar("\n", pa.large_string())
@@ -80,8 +86,8 @@ def _lines(texts: list[pa.Array]) -> bytes:
     return bytes(lines.buffers()[2])[:size] if size else b""
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
-    needs = pc.match_substring_regex(texts, _QUOTED)
+def _quoted(texts: pa.Array, separator: str) -> pa.Array:
+    needs = pc.match_substring_regex(texts, _QUOTED[separator])
     if not pc.any(needs).as_py():
         return texts
     doubled = pc.replace_substring(texts, '"', '""')

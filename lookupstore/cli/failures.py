@@ -15,10 +15,10 @@ from typing import Any
 import click
 
 from lookupstore.cli.lazy import LazyGroup
-from lookupstore.cli.terminal import echo, echo_traceback, echoed_logs
+from lookupstore.cli.terminal import STANDARD_OUTPUT, echo, echo_traceback, echoed_logs
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.interrupts import INTERRUPTED, interruptible
-from lookupstore.storage.naming import final_name
+from lookupstore.storage.naming import final_name, naming
 
 # Errors that users can correct by changing the command.
 _USAGE_ERRORS = (
@@ -87,6 +87,11 @@ def _follow_again(found: re.Match[str]) -> str:
     path, key = (ast.literal_eval(one) for one in found.groups())
     names = shlex.quote(",".join(key))
     return f"lookupstore follow TABLE {shlex.quote(path)} --key {names} --where SQL"
+
+
+def _rows_of_store(found: re.Match[str]) -> str:
+    path = shlex.quote(ast.literal_eval(found[1]))
+    return f"pass its rows on standard input: lookupstore scan {path} --output arrow"
 
 
 def _chosen_columns(found: re.Match[str]) -> str:
@@ -239,6 +244,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     ),
     r"choose the other columns, or give rows as": "choose others with --columns, or give rows as",
     r"\blookupstore\.build makes": _made_by,
+    r"open it with lookupstore\.open\(('.*?'|\".*?\")\), and give its rows: store\.scan\(\)": (
+        _rows_of_store
+    ),
     r"; lookupstore\.sst\.Reader opens sorted files, lookupstore\.build builds a store": (
         "; 'lookupstore build' makes a store"
     ),
@@ -297,7 +305,8 @@ class Main(LazyGroup):
                     warnings.simplefilter("default", UserWarning)
                     warnings.showwarning = _show_warning
                     status = super().main(*args, **options)
-                sys.stdout.flush()
+                with naming(STANDARD_OUTPUT):
+                    sys.stdout.flush()
         except BrokenPipeError:
             status = _reader_has_gone()
         except OSError as error:  # writing the rest finds a full disk
@@ -409,6 +418,11 @@ def message_of(error: Exception) -> str:
     if isinstance(error, CorruptionError):
         said = f"offset {error.offset}: expected {error.expected}, found {error.found}"
         return f"{printable(error.path)} is damaged: {printable(said)} (see {REPAIR})"
+    if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":  # of the output
+        return (
+            f"{error.object[error.start]!a} is not in {error.encoding}, the encoding of the "
+            "locale; set PYTHONUTF8=1"
+        )
     if isinstance(error, UnicodeEncodeError):  # of a name with bytes that the locale does not have
         return (
             f"{error.object!a} is not UTF-8; rename it, or set PYTHONUTF8=1 if the locale has "

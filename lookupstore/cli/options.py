@@ -168,8 +168,8 @@ out_option: Option = click.option(
     "-o",
     "--out",
     metavar="FILE",
-    help="Write the rows to a file .parquet, .arrow, .feather, .csv, .json or .jsonl instead, "
-    "which appears when it is complete.",
+    help="Write the rows to a file .parquet, .arrow, .feather, .csv, .tsv, .json or .jsonl "
+    "instead, also .csv.gz and the like, which appears when it is complete.",
 )
 
 

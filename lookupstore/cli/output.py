@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import io
 import os
+import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any, NoReturn
 
 import click
@@ -19,7 +21,7 @@ from rich.segment import Segment
 from lookupstore.cli.csv_text import csv_lines, csv_names
 from lookupstore.cli.json_text import json_lines, json_of
 from lookupstore.cli.tables import fields_table, list_table, rows_table
-from lookupstore.cli.terminal import echo
+from lookupstore.cli.terminal import STANDARD_OUTPUT, echo
 from lookupstore.columnar.parquet_rows import ParquetRowWriter
 from lookupstore.errors import printable
 from lookupstore.progress import watched
@@ -49,6 +51,11 @@ class OutputConsole(Console):
             text, style, control = one
             plain = text if control else printable(text, but="\n")
             yield one if plain == text else Segment(plain, style)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects; an error of writing names the output."""
+        with naming(STANDARD_OUTPUT):
+            super().print(*objects, **options)
 
     def on_broken_pipe(self) -> NoReturn:
         """Leave it to the main command, which ends silently."""
@@ -86,13 +93,24 @@ def write_rows(
         console = OutputConsole()
         console.print(rows_table(schema, batches, console.width, telling=telling))
     elif not sys.stdout.isatty():
-        _write_binary(schema, batches, output, sys.stdout.buffer)
+        _write_binary(schema, batches, output, _OutputFile())
     elif output == "csv":
         _write_binary(schema, batches, output, _TerminalFile())
     else:
         raise click.UsageError(
             "--output arrow is bytes, which a terminal cannot show; redirect it to a file or a pipe"
         )
+
+
+class _OutputFile(io.RawIOBase):
+    """The standard output as a file of bytes, which its errors name."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        with naming(STANDARD_OUTPUT):
+            return sys.stdout.buffer.write(data)
 
 
 class _TerminalFile(io.RawIOBase):
@@ -141,7 +159,8 @@ def write_text(blocks: Iterable[str]) -> None:
     """Print blocks of lines, except empty ones."""
     for block in blocks:
         if block:
-            click.echo(block)
+            with naming(STANDARD_OUTPUT):
+                click.echo(block)
 
 
 #: Formats of output files, by the extension of the name.
@@ -150,9 +169,12 @@ FILE_FORMATS = {
     ".arrow": "ipc",
     ".feather": "ipc",
     ".csv": "csv",
+    ".tsv": "tsv",
     ".json": "json",
     ".jsonl": "json",
 }
+# Formats that may be compressed, with another ending.
+_TEXTS = ("csv", "tsv", "json")
 
 
 def file_format(path: str) -> str:
@@ -161,12 +183,15 @@ def file_format(path: str) -> str:
     Raises:
         UsageError: If the ending is unknown, or the path is a URI.
     """
-    ending = os.path.splitext(path)[1].lower()
-    if ending not in FILE_FORMATS or "://" in path:
+    plain = path.lower().removesuffix(".gz")
+    kind = FILE_FORMATS.get(os.path.splitext(plain)[1])
+    is_packed = len(plain) < len(path)
+    if kind is None or (is_packed and kind not in _TEXTS) or "://" in path:
         raise click.UsageError(
-            f"-o {path}: name a file of this machine that ends in {', '.join(FILE_FORMATS)}"
+            f"-o {path}: name a file of this machine that ends in {', '.join(FILE_FORMATS)}, or in "
+            ".csv.gz, .tsv.gz, .json.gz, .jsonl.gz"
         )
-    return FILE_FORMATS[ending]
+    return kind
 
 
 def check_out(out: str | None) -> None:
@@ -183,6 +208,11 @@ def check_out(out: str | None) -> None:
     if out in ("-", "/dev/stdout"):
         raise click.UsageError(f"-o {out}: to print rows, leave -o out, and give --output")
     file_format(out)
+    folder = os.path.dirname(expanded(out))
+    if folder and not os.path.isdir(folder):
+        raise click.UsageError(
+            f"-o {out}: there is no folder {folder!r}; make it: mkdir -p {shlex.quote(folder)}"
+        )
 
 
 def write_file(
@@ -202,10 +232,15 @@ def write_file(
     temporary = os.path.join(folder, temporary_name(name))
     try:
         with naming(given), open(temporary, "xb") as file:
-            if kind == "json":
-                file.writelines(f"{block}\n".encode() for block in lines if block)
-            else:
-                _write_binary(schema, batches, kind, file)
+            with ExitStack() as packing:
+                packed: Any = file
+                if path.lower().endswith(".gz"):  # without its name and time: the same each time
+                    gz = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
+                    packed = packing.enter_context(gz)
+                if kind == "json":
+                    packed.writelines(f"{block}\n".encode() for block in lines if block)
+                else:
+                    _write_binary(schema, batches, kind, packed)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -246,11 +281,12 @@ def write_found(
 def _write_binary(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], kind: str, file: Any
 ) -> None:
-    """Write rows as a stream or file of Arrow IPC, as CSV or as Parquet."""
-    if kind == "csv":
-        file.write(csv_names(schema))
+    """Write rows as a stream or file of Arrow IPC, as CSV, with tabs or as Parquet."""
+    if kind in ("csv", "tsv"):
+        separator = "," if kind == "csv" else "\t"
+        file.write(csv_names(schema, separator))
         for batch in batches:
-            file.write(csv_lines(batch))
+            file.write(csv_lines(batch, separator))
     elif kind == "parquet":
         with ParquetRowWriter(file, schema) as rows:
             for batch in batches:
@@ -306,7 +342,7 @@ def write_first_rows(
 
 def write_json(value: object) -> None:
     """Print one JSON value, indented."""
-    click.echo(json_of(value, indent=2))
+    write_text([json_of(value, indent=2)])
 
 
 def write_fields(title: str, fields: Mapping[str, object]) -> None:

@@ -17,13 +17,18 @@ from contextlib import contextmanager
 import click
 
 from lookupstore.errors import printable
+from lookupstore.storage.naming import naming
+
+#: Name of the output in errors, such as that of a full disk.
+STANDARD_OUTPUT = "standard output"
 
 
 def echo(*lines: str, err: bool = False, color: str | None = None) -> None:
     """Print lines; a line break inside of a line is escaped."""
     for line in lines:
         shown = printable(line)
-        click.echo(click.style(shown, fg=color) if color else shown, err=err)
+        with naming("standard error" if err else STANDARD_OUTPUT):
+            click.echo(click.style(shown, fg=color) if color else shown, err=err)
 
 
 def is_on_terminal() -> bool:

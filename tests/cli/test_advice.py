@@ -57,6 +57,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("hudi upsert table u.csv --format json", "The names of files tell their format. (see"),
         ("hudi upsert table u.csv u.jsonl", "mixes CSV and JSON lines files; give files of one"),
         ("head users --columns id,name", "--columns: 'id' is a key column; leave it out"),
+        (
+            "build users s --key name",
+            "users is a store, or has one below it; pass its rows on standard input: lookupstore "
+            "scan users --output arrow\n",
+        ),
         ("build u.csv s --key id --key name", "--key is given twice; give it once: --key A,B (see"),
         ("scan users --columns name --columns=name", "--columns is given twice; give it once"),
         ("hudi get table 1 --columns id --columns name", "--columns is given twice; give it once"),
@@ -161,6 +166,18 @@ def test_names_that_the_locale_does_not_have(here: Path) -> None:
     )
     assert (run.returncode, run.stdout) == (2, b"")
     assert rb"zo\udcc3\udcab.csv' is not UTF-8; rename it, or set PYTHONUTF8=1 if" in run.stderr
+
+
+def test_values_that_the_locale_does_not_have(here: Path) -> None:
+    lookupstore.build({"id": [1], "name": ["\u0141ukasz"]}, "l", key="id").close()
+    off = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    path = {"PYTHONPATH": str(Path(lookupstore.__file__).parent.parent)}
+    line = [sys.executable, "-m", "lookupstore", "get", "l", "1"]
+    run = subprocess.run(line, env={**os.environ, **off, **path}, capture_output=True)
+    assert (run.returncode, run.stdout) == (2, b"")
+    assert run.stderr == (
+        b"Error: '\\u0141' is not in ascii, the encoding of the locale; set PYTHONUTF8=1\n"
+    )
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])

@@ -965,7 +965,7 @@ def test_a_full_disk_is_an_error_of_the_machine(output: str, store: Path) -> Non
             env={**os.environ, "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent)},
         )  # fmt: skip
     assert process.returncode == 1
-    assert process.stderr == "Error: No space left on device\n"
+    assert process.stderr == "Error: standard output: No space left on device\n"
 
 
 def test_debug_shows_the_trace(tmp_path: Path) -> None:

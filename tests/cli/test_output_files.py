@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import json
 import os
 import signal
@@ -98,7 +101,8 @@ def test_files_that_are_refused(line: str, tmp_path: Path) -> None:
     for more, said in (
         (f"-o {tmp_path}/o.txt", "name a file of this machine that ends in .parquet"),
         (f"-o {tmp_path}/o.csv --output csv", "give --output or -o"),
-        (f"-o {tmp_path}/none/o.csv", "none/o.csv: No such file or directory"),
+        (f"-o {tmp_path}/o.parquet.gz", "or in .csv.gz, .tsv.gz, .json.gz, .jsonl.gz"),
+        (f"-o {tmp_path}/none/o.csv", f"none'; make it: mkdir -p {tmp_path}/none (see"),
     ):
         result = run(f"{line} {more}")
         assert (result.exit_code, result.stdout) == (2, ""), result.output
@@ -113,6 +117,29 @@ def test_files_that_are_refused(line: str, tmp_path: Path) -> None:
     assert "is in what is read" in run(f"{line} -o {inside}").stderr
     if inside != source:
         os.unlink(inside)
+
+
+def test_tabs_and_compressed_text(tmp_path: Path) -> None:
+    """Python reads what is written, and a command reads the same rows from each file."""
+    texts = ["a\tb", 'say "x"', "", None, "two\nlines", "a,b", "plain"]
+    lookupstore.build({"id": range(7), "t": texts}, tmp_path / "s", key="id").close()
+    wanted = [json.loads(one) for one in run(f"scan {tmp_path}/s --output json").stdout.split("\n")
+              if one]  # fmt: skip
+    for name in ("o.tsv", "o.tsv.gz", "o.csv.gz", "o.json.gz", "o.JSONL.GZ"):
+        out = tmp_path / name
+        assert run(f"scan {tmp_path}/s -o {out}").output == ""
+        first = out.read_bytes()
+        text = (gzip.decompress(first) if name.lower().endswith("gz") else first).decode()
+        if "json" in name.lower():
+            assert [json.loads(one) for one in text.splitlines()] == wanted
+        else:
+            rows = csv.reader(io.StringIO(text), delimiter="\t" if "tsv" in name else ",")
+            assert [*rows] == [["id", "t"], *([str(i), one or ""] for i, one in enumerate(texts))]
+        if name != "o.JSONL.GZ":
+            read = run(f"head {out} --output json").stdout
+            assert [json.loads(one) for one in read.splitlines()] == wanted
+        run(f"scan {tmp_path}/s -o {out}")
+        assert out.read_bytes() == first  # a job that compares files finds nothing new
 
 
 def test_a_killed_command_leaves_the_file_that_was_there(tmp_path: Path) -> None:

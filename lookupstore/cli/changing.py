@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 import pyarrow as pa
 
-from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
+from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS, offering
 from lookupstore.cli.opened import write_info
 from lookupstore.cli.options import (
     PLACE,
@@ -62,6 +62,7 @@ temp_dir_option: Option = click.option(
               "DMS or __op and __deleted of Debezium do (default: change, or _change_type of a "
               "change feed of Delta or Iceberg).")  # fmt: skip
 @click.option("--rule", "rules", multiple=True, metavar="[COLUMN:]RULE",
+              shell_complete=offering(*RULES),
               help=f"What becomes of a key that is stored: {', '.join(RULES)} (default: replace), "
               "for all value columns or for one; repeatable.")  # fmt: skip
 @click.option("--sequence", type=COLUMNS, metavar="COLUMN",

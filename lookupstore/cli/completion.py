@@ -43,16 +43,21 @@ class ColumnNames(click.types.StringParamType):
 
     def _path(self, ctx: click.Context) -> str | None:
         """Return the first path that is given for one of the arguments."""
-        for value in map(ctx.params.get, self._arguments):
-            if value:
-                path: str = value[0] if isinstance(value, tuple) else value
-                return path
-        # An option without its value ends parsing before words become arguments.
-        order = [one.name for one in ctx.command.params if isinstance(one, click.Argument)]
-        for name in self._arguments:
-            if name in order and order.index(name) < len(ctx.args):
-                return ctx.args[order.index(name)]
-        return None
+        return _given_path(ctx, self._arguments)
+
+
+def _given_path(ctx: click.Context, arguments: Sequence[str]) -> str | None:
+    """Return the first path that is given for one of some arguments."""
+    for value in map(ctx.params.get, arguments):
+        if value:
+            path: str = value[0] if isinstance(value, tuple) else value
+            return path
+    # An option without its value ends parsing before words become arguments.
+    order = [one.name for one in ctx.command.params if isinstance(one, click.Argument)]
+    for name in arguments:
+        if name in order and order.index(name) < len(ctx.args):
+            return ctx.args[order.index(name)]
+    return None
 
 
 #: Columns of the sources of a command, or of the store that it reads.
@@ -63,6 +68,20 @@ VALUE_COLUMNS = ColumnNames("sources", "source", "table", "paths", "path", value
 FACT_COLUMNS = ColumnNames("facts")
 #: Columns of the file that a new table is made like.
 LIKE_COLUMNS = ColumnNames("like")
+
+
+def versions_of_store(ctx: click.Context, _: click.Parameter, begun: str) -> list[str]:
+    """Complete an option with the numbers of the versions of a local store, the newest first."""
+    from lookupstore.store.version_files import list_names, located
+
+    path = _given_path(ctx, ("store", "path", "paths"))
+    if path is None or "://" in path:
+        return []
+    try:
+        numbers = [str(one.number) for one in list_names(located(path))]
+    except Exception:  # a shell shows no errors of completion: there is nothing to complete
+        return []
+    return [number for number in reversed(numbers) if number.startswith(begun)]
 
 
 def offering(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:

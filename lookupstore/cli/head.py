@@ -10,6 +10,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.completion import COLUMNS
+from lookupstore.cli.conditions import scanned, where_in
 from lookupstore.cli.opened import check_no_commit, only_stores
 from lookupstore.cli.options import (
     PLACE,
@@ -17,6 +18,7 @@ from lookupstore.cli.options import (
     names_of,
     out_option,
     output_option,
+    rows_where_option,
     table_version_option,
 )
 from lookupstore.cli.output import check_out, write_found
@@ -42,6 +44,7 @@ _Show: TypeAlias = Callable[[pa.Schema, Iterable[pa.RecordBatch]], None]
 @click.option("--columns", type=COLUMNS, metavar="A,B",
               help="Columns to print (of a store: value columns), in this order (default: "
               "all).")  # fmt: skip
+@rows_where_option
 @table_version_option
 @as_of_option
 @text_flags
@@ -51,6 +54,7 @@ def head(
     paths: tuple[str, ...],
     limit: int,
     columns: str | None,
+    where: str | None,
     version: int | None,
     as_of: str | None,
     text: TextFlags,
@@ -70,8 +74,8 @@ def head(
     if kind is PathKind.STORE and list_names(located(paths[0])):
         text.check_unused(f"{shown_uri(paths[0])} is a store")
         store = open_store(paths[0], version=version, as_of=as_of)
-        with store, store.scan(columns=wanted) as reader:
-            show(reader.schema, reader)
+        with store:
+            show(*scanned(store, where, wanted))
         return
     if version is not None or as_of is not None:
         if kind is None:
@@ -79,18 +83,19 @@ def head(
         check_no_commit(paths[0], kind, version=version, as_of=as_of)
         text.check_unused(f"{shown_uri(paths[0])} is a table")
         if kind is PathKind.HUDI_TABLE and version is None:
-            _write_hudi_rows(paths[0], wanted, as_of, show)
+            _write_hudi_rows(paths[0], wanted, where, as_of, show)
         else:
-            _write_source(source_at(paths[0], version=version, as_of=as_of), wanted, show)
+            source = source_at(paths[0], version=version, as_of=as_of)
+            _write_source(where_in(source, where), wanted, show)
         return
     file = _sorted_file(paths[0]) if kind is PathKind.SORTED_FILE and text.is_usual else None
     if file is not None:
-        only_stores(columns=columns)
+        only_stores(columns=columns, where=where)
         with file:
             schema = pa.schema({"key": pa.large_binary(), "value": pa.large_binary()})
             show(schema, file.scan())
         return
-    _write_source(text.source_of(paths), wanted, show)
+    _write_source(where_in(text.source_of(paths), where), wanted, show)
 
 
 def _write_source(source: Source, wanted: list[str] | None, show: _Show) -> None:
@@ -106,15 +111,25 @@ def _write_source(source: Source, wanted: list[str] | None, show: _Show) -> None
     show(schema, source.batches(names))
 
 
-def _write_hudi_rows(path: str, wanted: list[str] | None, as_of: str | None, show: _Show) -> None:
-    """Write the first rows of a Hudi table as it was, in the given data columns. None: all."""
+def _write_hudi_rows(
+    path: str, wanted: list[str] | None, where: str | None, as_of: str | None, show: _Show
+) -> None:
+    """Write the first rows of a Hudi table as it was.
+
+    Args:
+        path: Path of the table.
+        wanted: Data columns. None: all.
+        where: Condition in SQL. None: all rows.
+        as_of: Time or instant of the rows.
+        show: Function that writes the rows.
+    """
     from lookupstore.hudi import HudiTable
     from lookupstore.hudi.meta_columns import META_COLUMNS
 
     table = HudiTable.open(path)
     known = table.schema
     names = [one for one in known.names if one not in META_COLUMNS] if wanted is None else wanted
-    batches = table.scan_batches(columns=names, as_of=as_of)
+    batches = table.scan_batches(columns=names, filter=where, as_of=as_of)
     show(pa.schema([known.field(name) for name in names]), batches)
 
 

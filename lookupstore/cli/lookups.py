@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.cli.answers import LookupResult, stored_keys
+from lookupstore.cli.conditions import scanned
 from lookupstore.cli.key_files import Keys, check_one_of, read_keys
 from lookupstore.cli.key_text import (
     key_texts,
@@ -39,6 +41,7 @@ from lookupstore.cli.options import (
     no_cache_option,
     out_option,
     output_option,
+    rows_where_option,
 )
 from lookupstore.cli.output import (
     TABLE_ROWS,
@@ -56,6 +59,7 @@ from lookupstore.quantities import counted
 from lookupstore.sst import Reader
 from lookupstore.storage.uris import shown_uri
 from lookupstore.store.path_kind import PathKind, kind_of
+from lookupstore.store.store import LookupStore
 
 
 @click.command()
@@ -207,7 +211,7 @@ def _write_answers(
     help=f"Print at most this many rows; a table shows {TABLE_ROWS}.",
 )
 @click.option("--reverse", is_flag=True, help="From the last key to the first.")
-@lookups_options
+@partial(lookups_options, where=rows_where_option)
 @hex_option
 @out_option
 @output_option("table", "json", "csv", "arrow")
@@ -233,11 +237,15 @@ def scan(
     check_kept(out, path)
     bounds = {"start": start, "stop": stop, "prefix": prefix}
     given = {name: value for name, value in bounds.items() if value is not None}
-    if what["key"] is None and kind_of(path) is PathKind.HUDI_TABLE:
+    kind = kind_of(path) if what["key"] is None else None
+    if kind is PathKind.HUDI_TABLE:
         shown = shown_uri(path)
         raise click.UsageError(f"{shown} is a Hudi table; run 'lookupstore hudi scan {shown}'")
     wanted = None if columns is None else names_of(columns)
     order: str = what["order"]
+    where = None
+    if kind is PathKind.STORE:
+        where, what["where"] = what["where"], None
     with open_lookups(path, wanted, **what) as opened:
         batches: Iterator[pa.RecordBatch]
         if isinstance(opened, Reader):
@@ -260,13 +268,17 @@ def scan(
             ).schema  # fmt: skip
         else:
             only_files(order=order != "bytes", hex=hexadecimal)
-            reader = opened.scan(
-                **{name: parse_bound(key, opened.key_schema.schema) for name, key in given.items()},
-                starts_with=_beginning(starts_with, prefix, opened.key_schema.schema),
-                columns=wanted,
-                reverse=reverse,
-            )
-            batches, schema = iter(reader), reader.schema
+            keys = opened.key_schema.schema
+            bounded: dict[str, Any] = {
+                **{name: parse_bound(key, keys) for name, key in given.items()},
+                "starts_with": _beginning(starts_with, prefix, keys),
+                "reverse": reverse,
+            }
+            if isinstance(opened, LookupStore):
+                schema, batches = scanned(opened, where, wanted, **bounded)
+            else:
+                reader = opened.scan(columns=wanted, **bounded)
+                batches, schema = iter(reader), reader.schema
         write_found(schema, batches, output, out, limit)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from lookupstore.cli.options import (
+    Option,
     as_of_option,
     columnar_duplicates_option,
     key_option,
@@ -54,11 +55,18 @@ Opened: TypeAlias = "LookupStore | Reader | ColumnarFiles | TableLookup"
 _LARGE = 64 << 20
 
 
-def lookups_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that define the object to open to a command."""
+def lookups_options(
+    command: Callable[..., Any], where: Option = where_option
+) -> Callable[..., Any]:
+    """Add the options that define the object to open to a command.
+
+    Args:
+        command: Command.
+        where: Option for a condition on rows.
+    """
     options = (
         key_option,
-        where_option,
+        where,
         latest_partition_option,
         columnar_duplicates_option,
         table_version_option,

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lookupstore.cli import STORAGE_OPTIONS
-from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS
+from lookupstore.cli.completion import COLUMNS, VALUE_COLUMNS, versions_of_store
 
 #: Decorator that adds an option to a command.
 Option: TypeAlias = "Callable[[Any], Any]"
@@ -89,12 +89,14 @@ columns_option: Option = click.option(
 version_option: Option = click.option(
     "--version",
     type=click.IntRange(1),
+    shell_complete=versions_of_store,
     metavar="N",
     help="Version of a store (default: the current one).",
 )
 table_version_option: Option = click.option(
     "--version",
     type=click.IntRange(0),
+    shell_complete=versions_of_store,
     metavar="N",
     help="Version of a store or of a Delta table, or number of a snapshot of an Iceberg or Paimon "
     "table (default: the current one).",
@@ -139,6 +141,11 @@ where_option: Option = click.option(
     metavar="SQL",
     help="For columnar files and tables: use only rows for which this is true, such as "
     "\"country = 'US'\".",
+)
+rows_where_option: Option = click.option(
+    "--where",
+    metavar="SQL",
+    help="Print only rows for which this is true, such as \"country = 'US'\".",
 )
 key_option: Option = click.option(
     "--key", type=COLUMNS, metavar="A,B", help="Key columns of columnar files or of a Hudi table."

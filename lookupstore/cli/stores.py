@@ -23,7 +23,7 @@ from lookupstore.cli.options import (
     source_version_option,
     version_option,
 )
-from lookupstore.cli.output import write_json, write_list
+from lookupstore.cli.output import write_json, write_list, write_rows
 from lookupstore.cli.sources import TextFlags, text_flags
 from lookupstore.cli.terminal import echo
 from lookupstore.quantities import bytes_of, counted, seconds_of
@@ -145,7 +145,7 @@ def build(
 
 @click.command()
 @click.argument("path", type=PLACE, metavar="STORE")
-@output_option("table", "json")
+@output_option("table", "json", "csv")
 def versions(path: str, output: str) -> int:
     """List the versions of a store, oldest first.
 
@@ -155,21 +155,21 @@ def versions(path: str, output: str) -> int:
     if output == "json":
         write_json([one.to_json() for one in found])
     elif found:
-        _write_versions(found)
+        _write_versions(found, output)
     for error in errors:
         echo(f"Error: {message_of(error)}", err=True)
     return int(bool(errors))
 
 
-def _write_versions(found: list[version_files.VersionInfo]) -> None:
-    has_copies = any(one.same_as is not None for one in found)
+def _write_versions(found: list[version_files.VersionInfo], output: str) -> None:
+    has_copies = output == "csv" or any(one.same_as is not None for one in found)
     rows = [
         {
             "version": one.number,
             # In the form and with the digits that `changes --since` needs to find the version.
             "created": version_files.time_text(one.created).replace("+00:00", "Z"),
-            "current": "*" if one.current else "",
-            **({"same_as": str(one.same_as or "")} if has_copies else {}),
+            "current": one.current if output == "csv" else "*" if one.current else "",
+            **({"same_as": _number_of(one.same_as, output)} if has_copies else {}),
             "rows": one.num_rows,
             "bytes": one.bytes,
             "runs": one.runs,
@@ -182,7 +182,16 @@ def _write_versions(found: list[version_files.VersionInfo]) -> None:
         for one in found
     ]
     counts = ("rows", "bytes", "runs", "run_bytes", "files", "buckets", "applied_bytes")
-    write_list(pa.Table.from_pylist(rows), counts)
+    listed = pa.Table.from_pylist(rows)
+    if output == "csv":
+        write_rows(listed.schema, listed.to_batches(), output)
+    else:
+        write_list(listed, counts)
+
+
+def _number_of(version: int | None, output: str) -> int | str | None:
+    """Return the number of a version: for a table as text, with nothing for None."""
+    return version if output == "csv" else str(version or "")
 
 
 @click.command()
@@ -190,18 +199,23 @@ def _write_versions(found: list[version_files.VersionInfo]) -> None:
 @retain_option
 @click.option("--keep", type=click.IntRange(1), default=1, show_default=True, metavar="N",
               help="Always keep the N newest versions.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Remove nothing: print what would be removed.")
 @output_option("table", "json")
-def expire(path: str, retain: str, keep: int, output: str) -> int:
+def expire(path: str, retain: str, keep: int, dry_run: bool, output: str) -> int:
     """Remove old versions and leftovers of killed builds.
 
     The exit status is 1 if a file that is no longer needed could not be removed.
     """
-    removed = expiry.expire(path, retain=seconds_of(retain, "--retain"), keep=keep)
+    seconds = seconds_of(retain, "--retain")
+    removed = expiry.expire(path, retain=seconds, keep=keep, dry_run=dry_run)
     if output == "json":
         write_json(removed.to_json())
     else:
+        verb = "would remove" if dry_run else "removed"
+        numbers = ", ".join(map(str, removed.versions))
+        which = f" ({numbers})" if dry_run and numbers else ""
         echo(
-            f"{shown_uri(path)}: removed {counted(len(removed.versions), 'version')} and "
+            f"{shown_uri(path)}: {verb} {counted(len(removed.versions), 'version')}{which} and "
             f"{counted(removed.files, 'file')}, {counted(removed.bytes, 'byte')}"
         )
     if removed.failed:

@@ -72,6 +72,7 @@ def expire(
     *,
     retain: Duration = HOUR,
     keep: int = 1,
+    dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Expired:
     """Remove old versions of a store, and files of builds that were killed.
@@ -87,6 +88,7 @@ def expire(
         retain: Time for which a replaced version is kept: a timedelta, seconds, or a text such as
             `"1h"`.
         keep: Number of the newest versions that are kept in any case, at least 1.
+        dry_run: Whether nothing is removed: the result names what would be.
         storage_options: Credentials, region, endpoint and similar options of a URI, by the names
             that pandas or deltalake have for them; see `lookupstore.Location`.
 
@@ -111,7 +113,8 @@ def expire(
     names = list_names(location)
     failed = 0
     try:
-        remove_void(location, names)
+        if not dry_run:
+            remove_void(location, names)
     except OSError as error:
         failed = 1
         _log.warning("%s: a version that is void was not removed: %s", location.uri, error)
@@ -119,12 +122,13 @@ def expire(
     manifests, gone = replaced_versions(location, now, seconds, keep)
     removed: list[Manifest] = []
     for old in gone:
-        if not delete_unneeded(location, name_of(old).file):
+        if not dry_run and not delete_unneeded(location, name_of(old).file):
             break  # newer versions are kept, too: the oldest is removed first
         removed.append(old)
     remaining = [manifest for manifest in manifests if manifest not in removed]
-    unnamed = unnamed_files(location, remaining, now, seconds)
-    files = [file for file in unnamed if delete_unneeded(location, file.name)]
+    there = manifests if dry_run else remaining
+    unnamed = unnamed_files(location, remaining, now, seconds, there=there)
+    files = [file for file in unnamed if dry_run or delete_unneeded(location, file.name)]
     failed += len(gone) - len(removed) + len(unnamed) - len(files)
     return Expired(
         tuple(old.version for old in removed), len(files), sum(file.bytes for file in files), failed
@@ -203,9 +207,22 @@ def replaced_versions(
 
 
 def unnamed_files(
-    location: Location, manifests: Sequence[Manifest], now: float, seconds: float
+    location: Location,
+    manifests: Sequence[Manifest],
+    now: float,
+    seconds: float,
+    *,
+    there: Sequence[Manifest] | None = None,
 ) -> list[FoundFile]:
-    """Return the files that no version names, if no running build may be about to name them."""
+    """Return the files that no version names, if no running build may be about to name them.
+
+    Args:
+        location: Location of the store.
+        manifests: Manifests of the versions that name files.
+        now: The time, in seconds since 1970.
+        seconds: Least age of a data file, in seconds.
+        there: Manifests of the versions that exist. Default: `manifests`.
+    """
     known = files_of(manifests)
     held = [
         file
@@ -217,7 +234,7 @@ def unnamed_files(
     if not old:
         return []
     # This is checked after the files were listed: a build that wrote one had its mark before.
-    return old if names_all_in_use(location, manifests) else []
+    return old if names_all_in_use(location, manifests if there is None else there) else []
 
 
 def _is_older(file: FoundFile, moment: float) -> bool:

@@ -57,6 +57,19 @@ def test_columns_of_values_are_not_those_of_the_key(path: str) -> None:
     assert completed(f"hudi scan {path.split()[0]} --columns", "i") == ["id"]
 
 
+def test_versions_of_a_store() -> None:
+    for _ in range(10):
+        lookupstore.build(ROWS, "store", key="id", overwrite=True, retain="1h").close()
+    for command in ("get store 1", "scan store", "head store", "info store", "publish store"):
+        assert completed(f"{command} --version", "1") == ["11", "10", "1"], command
+    for path in ("rows.parquet", "none", "s3://bucket/store"):
+        assert completed(f"get {path} --version") == [], path
+
+
+def test_rules_of_an_upsert() -> None:
+    assert completed("upsert store rows.csv --rule", "m") == ["min", "max"]
+
+
 def test_columns_of_values_of_a_build() -> None:
     for command in ("build", "publish-lookup-files"):
         assert completed(f"{command} rows.parquet --key id --columns") == ["name", "number"]
@@ -154,6 +167,6 @@ def test_commands_and_options_that_were_meant() -> None:
     created = said("hudi", "create", "t", "--like", "f", "--precombine", "at")
     assert "No such option '--precombine'. Use '--ordering'." in created
     assert "No such option '--schema'. (see" in said("hudi", "info", "t", "--schema", "f")
-    assert "No such option '--where'. (see " in said("head", "store", "--where", "id = 1")
+    assert "No such option '--where'. (see " in said("warm", "store", "--where", "id = 1")
     assert "(keys need no option; did you mean --keys or --key?)" in said("get", "store", "-k", "1")
     assert "(put -- before keys that begin with a minus)" in said("get", "store", "-5")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 from pathlib import Path
 from typing import Any
 
 import click.testing
+import duckdb
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
@@ -72,6 +74,53 @@ def test_options_of_text_and_of_stores() -> None:
     lookupstore.upsert("store", {"id": [0], "name": ["new"]}).close()
     assert rows("store -n 1") == [{"id": 0, "name": "new"}]
     assert rows("store -n 1 --version 1") == [{"id": 1, "name": "n1"}]
+
+
+@pytest.mark.parametrize("columns", [None, "v", "day,n"])
+@pytest.mark.parametrize(
+    "where",
+    ["n > 20 and v = 'x'", "day = '2026-03-02'", "id in (3, 50, 99)", "n is null", "n > 1000",
+     "not (n > 20)", "id >= 40 or v is null"],
+)  # fmt: skip
+def test_rows_that_meet_a_condition(where: str, columns: str | None) -> None:
+    """DuckDB says which; null is as in SQL. A column that is only in the condition is not shown."""
+    given = pa.table(
+        {
+            "v": [None if i % 7 == 0 else "xyz"[i % 3] for i in range(60)],
+            "id": range(60),
+            "n": [None if i % 5 == 0 else i for i in range(60)],
+            "day": [datetime.date(2026, 3, 1 + i % 4) for i in range(60)],
+        }
+    )
+    store = lookupstore.build(given, "store", key="id", buckets=2)
+    lookupstore.upsert(store, given.slice(10, 10)).close()
+    pq.write_table(given, "rows.parquet")
+    HudiTable.create("table", given, record_key="id", name="t").insert(given)
+    shown = "id, v, n, day" if columns is None else f"id, {columns}"
+    wanted = duckdb.sql(f"select {shown} from given where {where} order by id").to_arrow_table()
+    lines = [json.dumps(row, default=str) for row in wanted.to_pylist()]
+    chosen = [] if columns is None else ["--columns", columns]
+    more = ["--where", where, "--output", "json"]
+
+    def printed(line: str, *others: str) -> list[str]:
+        done = click.testing.CliRunner().invoke(main, [*line.split(), *others, *more])
+        assert done.exit_code == 0, done.output
+        return done.stdout.splitlines()
+
+    for line in ("scan store", "head store -n 99", "scan store --start 0"):
+        assert printed(line, *chosen) == lines
+    assert printed("scan store --limit 2", *chosen) == lines[:2]
+    ids = wanted["id"].to_pylist()
+    for line in ("head rows.parquet -n 99", "head table -n 99"):
+        assert sorted(json.loads(one)["id"] for one in printed(line)) == ids
+
+
+def test_a_condition_on_a_column_that_a_store_lacks() -> None:
+    lookupstore.build(TABLE, "store", key="id").close()
+    for command in ("head", "scan"):
+        done = click.testing.CliRunner().invoke(main, [command, "store", "--where", "nam = 'n1'"])
+        assert done.exit_code == 2
+        assert "--where: nam is no column; did you mean 'name'?" in done.stderr
 
 
 def test_a_sorted_file() -> None:

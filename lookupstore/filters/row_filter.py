@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
 
 from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.errors import listed, meant
@@ -51,9 +52,16 @@ class RowFilter:
         # Arrow compares few values of dictionaries and views.
         columns = {name: _plain_array(rows.column(name)) for name in self.names}
         columns[place] = pa.array(np.arange(rows.num_rows))
-        numbered = pa.RecordBatch.from_pydict(columns)
+        numbered = TableSourceNodeOptions(pa.Table.from_pydict(columns))
+        plan = Declaration.from_sequence([
+            Declaration("table_source", numbered),
+            Declaration("filter", FilterNodeOptions(self.expression)),
+        ])  # fmt: skip
+        # `RecordBatch.filter` starts threads, which takes longer, and a process that ends soon
+        # after may abort (apache/arrow#34314).
+        found = plan.to_table(use_threads=False)
         kept = np.zeros(rows.num_rows, dtype=np.bool_)
-        kept[numbered.filter(self.expression).column(place).to_numpy()] = True
+        kept[found.column(place).to_numpy()] = True
         return pa.array(kept)
 
     def and_also(self, other: RowFilter | None) -> RowFilter:

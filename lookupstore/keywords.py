@@ -1,7 +1,7 @@
 """Check and show the arguments of methods and classes.
 
 `keyword_only` makes errors name the keywords. `with_advice` makes errors about an unknown keyword
-or an argument without a name say what to write instead, and `with_init_advice` those of a class.
+or too many positional ones say what to write instead, and `with_init_advice` those of a class.
 `shows_init` shows the arguments of a class.
 `column_names` checks names of columns. `ABSENT` is the value of an argument that was not given: an
 option that can also be set elsewhere counts if the caller wrote it, even with the default value.
@@ -112,7 +112,7 @@ def keyword_only(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function say what to write instead of an unknown or unnamed argument.
+    """Make a function say what to write instead of a wrong argument.
 
     The function names all its arguments, without `*args` and `**kwargs`.
 
@@ -129,7 +129,7 @@ def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]
     TypeError: scan has no argument 'stpo'; did you mean 'stop'? It has 'start', 'stop'
     >>> scan(1, 2)
     Traceback (most recent call last):
-    TypeError: scan takes 1 argument without a name: scan(start, stop=...); got int as another
+    TypeError: scan takes 1 positional argument, found 2; call scan(start, stop=...)
     """
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
@@ -153,9 +153,10 @@ def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]
             if len(args) > len(plain):
                 shown = [name for name in known if name in plain]
                 form = ", ".join([*shown, *(f"{name}=..." for name in named)])
+                found = len(args) - len(plain) + len(shown)  # without `self`
                 raise TypeError(
-                    f"{called} takes {counted(len(shown), 'argument')} without a name: "
-                    f"{called}({form}); got {type(args[len(plain)]).__name__} as another"
+                    f"{called} takes {counted(len(shown), 'positional argument')}, found {found}; "
+                    f"call {called}({form})"
                 )
 
         @functools.wraps(function)

@@ -161,7 +161,7 @@ def compact(path: str, temp_dir: str | None, threads: int | None, retain: str, o
         store.compact(threads=threads, retain=kept_for, temp_dir=temp_dir) as compacted,
     ):
         if output == "table" and compacted.version == store.version:
-            echo(f"{shown_uri(path)}: nothing to compact, version {store.version} stays")
+            echo(f"{shown_uri(path)}: nothing to compact; the version is still {store.version}")
         else:
             write_info(compacted, output)
 
@@ -249,7 +249,8 @@ def _keys(files: tuple[str, ...], keys: pa.Schema, text: TextFlags, *, are_alone
         if name not in source.schema.names:
             raise click.UsageError(
                 f"--deletes: no key column {name!r}; the files have "
-                f"[{listed(source.schema.names)}]; 'lookupstore delete' takes lines of keys"
+                f"[{listed(source.schema.names)}]; for a file with a key per line, use "
+                "'lookupstore delete STORE --keys FILE'"
             )
     schema = pa.schema([source.schema.field(name) for name in names])
     return pa.Table.from_batches(source.batches(names), schema=schema)

@@ -36,10 +36,11 @@ def delete(
     retain: str,
     output: str,
 ) -> None:
-    """Delete the rows of a store with these keys; missing keys are ignored, and named on stderr.
+    """Delete the rows of a store with these keys.
 
-    'lookupstore get --help' says how to type keys. 'lookupstore upsert --deletes' deletes and
-    changes rows in one version.
+    Keys that are not stored are named on stderr; the exit status is 0 even so. 'lookupstore get
+    --help' says how to type keys. To delete and change rows in one version, use 'lookupstore upsert
+    --deletes FILE'.
     """
     check_one_of(keys, keys_file, text)
     kept_for = seconds_of(retain, "--retain")

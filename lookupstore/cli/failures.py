@@ -402,7 +402,7 @@ def _help(error: click.ClickException) -> str:
             return f" (did you mean {' or '.join(close)}?)"
         return " (put -- before keys that begin with a minus)"
     if isinstance(error, click.MissingParameter) and getattr(error.param, "name", "") == "instant":
-        return " ('lookupstore hudi savepoint TABLE --list' lists those of savepoints)"
+        return " ('lookupstore hudi savepoint TABLE --list' lists the instants to give)"
     if isinstance(error, click.UsageError) and error.ctx is not None:
         options = {one.name for one in error.ctx.command.params}
         if "since" in options and "unexpected extra argument" in error.message:
@@ -435,8 +435,8 @@ def message_of(error: Exception) -> str:
         folder, name = os.path.split(path)
         if error.errno in _NOT_WRITABLE and final_name(name) is not None:
             return spoken(
-                f"{folder or '.'}: {error.strerror}: no file can be made in this folder; choose "
-                "another one, or make it writable"
+                f"{folder or '.'}: {error.strerror}: cannot create a file in this folder; choose "
+                "another folder, or make it writable"
             )
         is_relative = "://" not in path and not os.path.isabs(path)
         looked = error.errno == errno.ENOENT and is_relative

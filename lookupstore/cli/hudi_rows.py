@@ -492,7 +492,7 @@ def _partitions_of_keys(table: HudiTable, limit: str | None) -> str:
     options = table.options
     names = listed(list(dict.fromkeys([*options.record_key, *options.partition_by])), str)
     ways = [f"--keys FILE with the columns {names}", *([] if limit is None else [limit])]
-    return f"typed keys have no partition: to give one, use {' or '.join(ways)}"
+    return f"a key in the command has no partition; to name one, use {' or '.join(ways)}"
 
 
 def _advise_on_commas(table: HudiTable, keys: Iterable[str], limit: str | None = None) -> None:

@@ -367,7 +367,7 @@ def _parsed_lines(texts: Iterator[pa.Array], key: pa.Schema, name: str) -> Itera
             where = f"--keys: {name}: line {before + at + 1}"
             if lines[at].as_py() == "":
                 raise click.UsageError(
-                    f"{where} is empty; delete it, or write \\N for null"
+                    f"{where} is empty; delete the line, or write \\N for null"
                 ) from None
             raise click.UsageError(f"{where}: {error}") from None
         before += len(lines)

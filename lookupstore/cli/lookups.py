@@ -127,7 +127,7 @@ def get(
     if keys_file is None:
         said = f"no key {missing_text(keys[i] for i in answers.missing)}"
         if len(asked.schema) == 1 and any("," in keys[i] for i in answers.missing):
-            said += "; put spaces between keys"
+            said += "; separate keys by spaces, not commas"
     else:
         first = shown(answers.first_missing).select(asked.schema.names)
         said = (

@@ -204,9 +204,9 @@ def check_out(out: str | None) -> None:
         return
     asked = click.get_current_context().get_parameter_source("output")
     if asked is not ParameterSource.DEFAULT:
-        raise click.UsageError("give --output or -o, whose ending says the format")
+        raise click.UsageError("give --output or -o FILE; the ending of FILE sets the format")
     if out in ("-", "/dev/stdout"):
-        raise click.UsageError(f"-o {out}: to print rows, leave -o out, and give --output")
+        raise click.UsageError(f"-o {out}: give -o the name of a file; to print rows, use --output")
     file_format(out)
     folder = os.path.dirname(expanded(out))
     if folder and not os.path.isdir(folder):

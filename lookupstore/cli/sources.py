@@ -397,18 +397,18 @@ _VALUES: tuple[tuple[str, Option], ...] = (
     ("zone", click.option(
         "--zone", metavar="ZONE",
         help="Time zone of times of CSV or JSON lines that name none, such as UTC or Europe/Berlin "
-        "(default: such times are refused in columns whose type has a zone, and have no zone in "
-        "others).")),
+        "(default: an error if the type of the column has a zone, otherwise times without a "
+        "zone).")),
 )  # fmt: skip
 _OF_KEYS: tuple[tuple[str, Option], ...] = (
     ("types", click.option(
         "--types", multiple=True, callback=_types, metavar="COLUMN=TYPE",
         help="Type of a column of CSV that --keys names, such as 'day=date(%d.%m.%Y)' with its "
-        "format; commas separate several (default: values are read like typed keys).")),
+        "format; commas separate several (default: values are written like keys in a command).")),
     ("zone", click.option(
         "--zone", metavar="ZONE",
         help="Time zone of times that name none in key columns of CSV, such as UTC or "
-        "Europe/Berlin (default: such times are refused if the type of the column has a zone).")),
+        "Europe/Berlin (default: an error if the type of the column has a zone).")),
 )  # fmt: skip
 _MAX_TEXT: tuple[str, Option] = (
     "max_text", click.option(

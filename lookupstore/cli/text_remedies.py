@@ -105,7 +105,7 @@ class _WrongText:
         unit = re.fullmatch(r"time(?:stamp|32|64)\[(\w+).*", self.kind)
         finer = _FINER.get(unit[1]) if unit else None
         if unit and finer and self._is(rf".*:\d\d:\d\d\.{finer}0*(Z|[+-]\d\d:?\d\d)?"):
-            return self._or_text(f"it is more exact than {unit[1]}: round it")
+            return self._or_text(f"it is finer than the unit of the column, {unit[1]}: round it")
         is_date = self.kind.startswith("date")
         if not is_date and not self.kind.startswith("timestamp"):
             return None

@@ -100,11 +100,11 @@ class FilesForPaimon(FollowedFiles):
         """
         if self._rows_left:
             those = (
-                "files of which where= leaves out rows"
+                "with where=, which leaves out rows; open the files without it"
                 if self._table is None
-                else f"data files of a {self._table}"
+                else f"for data files of a {self._table}"
             )
-            raise FormatError(f"{self.path}: Paimon's lookup files cannot be written for {those}")
+            raise FormatError(f"{self.path}: Paimon's lookup files cannot be written {those}")
         for argument, given, most in (("sequence", sequence, (1 << 63) - 1), ("kind", kind, 3)):
             if not isinstance(given, str) and not 0 <= given <= most:
                 raise ValueError(

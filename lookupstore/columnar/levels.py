@@ -314,7 +314,7 @@ class Levels(PlannedFiles[OpenLevels]):
         """
         if not 0 <= level <= len(self._by_level):
             raise ValueError(
-                f"start_level is {level}; the levels are 0 to {len(self._by_level) - 1}"
+                f"start_level is {level}; give a level from 0 to {len(self._by_level) - 1}"
             )
         return sum(self._counts[:level])
 

@@ -199,7 +199,7 @@ class HostFolder:
         if needed > quota:
             origin, larger = "", "raise LOOKUPSTORE_CACHE_BYTES"
             if self._quota is None:
-                origin = ", half of what is free on its disk"
+                origin = ", half of the free space of its disk"
                 larger = f"free some space, or set {VARIABLE} to a folder on a larger disk"
             raise DiskQuotaError(
                 f"{name}: {what} {nbytes} bytes, but the quota of the cache {self.path} "

@@ -208,7 +208,7 @@ def check_names(
         alike = [name for name in facts if isinstance(name, str) and fold(name) in folded]
         case = ""
         if not {*shared} <= {*alike}:
-            case = f" (in the facts [{listed(alike)}], where case does not count)"
+            case = f" (in the facts [{listed(alike)}]; letter case is ignored)"
         raise ValueError(
             f"facts and store both have the columns [{listed(shared)}]{case}; give {other}, or "
             "choose columns="

@@ -268,7 +268,7 @@ class CsvRows:
         if b"\0" in line:
             raise ValueError(
                 f"source: {self._name}: the line of names has zero bytes, as text in UTF-16 has: "
-                f"{line[:_SHOWN]!r}; give UTF-8, as `iconv -f utf-16 -t utf-8` makes it"
+                f"{line[:_SHOWN]!r}; convert it to UTF-8, such as by `iconv -f utf-16 -t utf-8`"
             )
         names = self._fields(line)
         if names.count("") > 1:

@@ -34,9 +34,9 @@ _REFUSED = {
     b"FEA1": "Feather of version 1; write it again as version 2",
     b"\x1f\x8b": "compressed by gzip; decompress it, or name a file .csv.gz",
     b"\x28\xb5\x2f\xfd": "compressed by zstd; decompress it, or name a file .csv.zst",
-    b"\xff\xfe": "text in UTF-16; give UTF-8, as `iconv -f utf-16 -t utf-8` makes it",
-    b"\xfe\xff": "text in UTF-16; give UTF-8, as `iconv -f utf-16 -t utf-8` makes it",
-    b"[": "a JSON array; give JSON lines, as `jq -c '.[]'` makes of it",
+    b"\xff\xfe": "text in UTF-16; convert it to UTF-8, such as by `iconv -f utf-16 -t utf-8`",
+    b"\xfe\xff": "text in UTF-16; convert it to UTF-8, such as by `iconv -f utf-16 -t utf-8`",
+    b"[": "a JSON array; convert it to JSON lines, such as by `jq -c '.[]'`",
 }
 #: Byte-order mark with which a text in UTF-8 may begin.
 BOM = b"\xef\xbb\xbf"

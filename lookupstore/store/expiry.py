@@ -247,6 +247,8 @@ def delete_unneeded(location: Location, name: str) -> bool:
         location.delete(name)
     except OSError as error:
         reason = error.strerror or error
-        _log.warning("%s: could not remove %s, no longer needed: %s", location.uri, name, reason)
+        _log.warning(
+            "%s: could not remove %s, which is no longer needed: %s", location.uri, name, reason
+        )
         return False
     return True

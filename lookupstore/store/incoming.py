@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lookupstore.arrow.fitting import UnfitValueError, fit, shown_value
 from lookupstore.arrow.types import has_part, unwrap
 from lookupstore.arrow.uuids import is_uuid
+from lookupstore.errors import listed
 from lookupstore.keys._codec import bucket_of
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.schema import KeySchema
@@ -292,16 +293,19 @@ def _remedy(given: pa.DataType, wanted: pa.DataType) -> str:
         return "give dates, such as dt.date of pandas, or cast it to that type"
     if types.is_timestamp(given) and types.is_timestamp(wanted):
         if wanted.tz is None:
-            return "remove the zone of its times"
+            return (
+                "remove the zone of its times: replace(tzinfo=None) of datetimes, "
+                "dt.tz_localize(None) of pandas"
+            )
         return "give its times a zone: tzinfo= of datetimes, dt.tz_localize() of pandas"
     if types.is_struct(given) and types.is_struct(wanted):
         names, known = [one.name for one in given], [one.name for one in wanted]
         lacking = [name for name in known if name not in names]
         others = [name for name in names if name not in known]
         if lacking:
-            return f"give each value the fields {lacking} as well"
+            return f"add the fields [{listed(lacking)}] to each value"
         if others:
-            return f"leave the fields {others} out"
+            return f"leave out the fields [{listed(others)}]"
     return "cast it to that type"
 
 

@@ -180,13 +180,13 @@ def _check_given(columns: Mapping[str, ColumnRule], given: Sequence[str]) -> Non
         [(name, rule)] = needed.items()
         raise KeyError(
             f"changes: no column {name!r}, a value column of the store with the rule {rule!r}; "
-            "add it, or give it the rule 'partial', which leaves the stored value"
+            "add it, or give it the rule 'partial', which keeps the stored value"
         )
     if needed:
         rules = " or ".join(map(repr, dict.fromkeys(needed.values())))
         raise KeyError(
             f"changes: no columns {listed(needed)}, value columns of the store with the rule "
-            f"{rules}; add them, or give each the rule 'partial', which leaves the stored values"
+            f"{rules}; add them, or give each the rule 'partial', which keeps the stored values"
         )
 
 

@@ -370,7 +370,7 @@ def _files(
     if deleted:
         raise FormatError(
             f"source: the {version.description} has deleted rows in {min(deleted)}, which "
-            "deltalake does not list; pass the rows that Spark reads"
+            "deltalake does not list; read the table with Spark, and pass its rows"
         )
 
 

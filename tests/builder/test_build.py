@@ -907,7 +907,7 @@ def test_old_files_that_cannot_be_deleted_do_no_harm(tmp_path, monkeypatch, capl
     monkeypatch.setattr(LocalFolder, "delete", fail)
     if isinstance(error, OSError):
         build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0).close()
-        assert f"could not remove {old[0]}, no longer needed: not yours" in caplog.text
+        assert f"could not remove {old[0]}, which is no longer needed: not yours" in caplog.text
     else:
         with pytest.raises(KeyboardInterrupt):
             build(TABLE[:4], tmp_path / "s", key="id", overwrite=True, retain=0)

@@ -72,7 +72,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         ("get users --keys a --keys b", "--keys is given twice; give it once: --keys FILE|- (see"),
         ("build book.xlsx s --key id", " after it; save the sheet as CSV"),
-        ("build array.json s --key id", "give JSON lines, as `jq -c '.[]'` makes of it"),
+        ("build array.json s --key id", "convert it to JSON lines, such as by `jq -c '.[]'`"),
         (
             "build u.csv s --key id --on-duplicate max:nam",
             "--on-duplicate: the source has no column 'nam'; did you mean 'name'?",
@@ -80,12 +80,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "upsert users keys.csv",
             "no column 'name', a value column of the store with the rule 'replace'; add it, or "
-            "give --rule 'name:partial', which leaves the stored value",
+            "give --rule 'name:partial', which keeps the stored value",
         ),
         (
             "upsert people keys.csv",
             "changes: no columns 'name', 'n', value columns of the store with the rule 'replace'; "
-            "add them, or give --rule COLUMN:partial for each, which leaves the stored values",
+            "add them, or give --rule COLUMN:partial for each, which keeps the stored values",
         ),
         ("scan users --end 2", "No such option '--end'. Use '--stop'. (see 'lookupstore scan"),
         ("get users 1 --json", "No such option '--json'. Use '--output json'. (see"),
@@ -93,8 +93,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("versions users --csv", "No such option '--csv'. Use '--output table or json'. (see"),
         ("scan users --csv", "No such option '--csv'. Use '--output csv'. (see"),
         ("count users", "No such command 'count'. Use 'lookupstore info STORE', which prints"),
-        ("scan users -o -", "-o -: to print rows, leave -o out, and give --output"),
-        ("get users --keys lines.txt", "--keys: lines.txt: line 3 is empty; delete it, or write"),
+        ("scan users -o -", "-o -: give -o the name of a file; to print rows, use --output"),
+        (
+            "get users --keys lines.txt",
+            "--keys: lines.txt: line 3 is empty; delete the line, or write",
+        ),
         ("get users --keys typo.txt", "--keys: typo.txt: line 2: 'x' is not int64"),
         ("get usrs 1", "/users'?"),
         ("get nothing 1", "/nothing: No such file or directory\n"),
@@ -140,7 +143,7 @@ def test_commas_between_keys_that_are_texts(here: Path) -> None:
     run = click.testing.CliRunner().invoke
     assert run(main, ["get", "zips", "1,2"]).stderr == ""
     done = run(main, ["get", "zips", "02134,10001"])
-    assert done.stderr == "Error: zips: no key '02134,10001'; put spaces between keys\n"
+    assert done.stderr == "Error: zips: no key '02134,10001'; separate keys by spaces, not commas\n"
     assert run(main, ["get", "zips", "9"]).stderr == "Error: zips: no key '9'\n"
 
 
@@ -186,7 +189,7 @@ def test_a_folder_in_which_one_may_not_write(number: int) -> None:
     for final in (".4f8f29eb-change-runs", "lock"):
         error = OSError(number, reason, f"/stores/users/{temporary_name(final)}")
         assert message_of(error) == (
-            f"/stores/users: {reason}: no file can be made in this folder; choose another one, or "
-            "make it writable"
+            f"/stores/users: {reason}: cannot create a file in this folder; choose another folder, "
+            "or make it writable"
         )
     assert message_of(OSError(number, reason, "/stores/a.tmp")) == f"/stores/a.tmp: {reason}"

@@ -157,7 +157,7 @@ def test_commands_and_options_that_were_meant() -> None:
     assert "'history'. Use 'lookupstore versions STORE'" in said("history", "store")
     assert "'cache'. Use 'lookupstore doctor'" in said("cache")
     assert "'cache'. Did you mean 'archive'?" in said("hudi", "cache")
-    listed = "'INSTANT'. ('lookupstore hudi savepoint TABLE --list' lists those of savepoints)"
+    listed = "'INSTANT'. ('lookupstore hudi savepoint TABLE --list' lists the instants to give)"
     assert f"Missing argument {listed}" in said("hudi", "restore", "table")
     inserted = "Use 'lookupstore hudi upsert TABLE FILE --operation insert'. (see"
     assert f"'insert'. {inserted}" in said("hudi", "insert", "table", "file")

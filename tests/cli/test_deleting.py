@@ -73,7 +73,7 @@ def test_keys_of_every_type(kind: pa.DataType, seed: int) -> None:
 def test_a_compaction_that_has_nothing_to_do() -> None:
     lookupstore.upsert("numbers", deletes=[2], max_run_share=100).close()
     assert json.loads(run("compact numbers --output json").stdout)["version"] == 3
-    assert run("compact numbers").stdout == "numbers: nothing to compact, version 3 stays\n"
+    assert run("compact numbers").stdout == "numbers: nothing to compact; the version is still 3\n"
     assert json.loads(run("compact numbers --output json").stdout)["version"] == 3
 
 
@@ -105,4 +105,4 @@ def test_what_deletes_nothing(line: str, said: str) -> None:
 def test_an_upsert_leads_to_lines_of_keys() -> None:
     done = run("upsert numbers --deletes -", "3\n")
     assert done.exit_code == 2
-    assert "no key column 'id'; the files have ['3']; 'lookupstore delete' takes" in done.stderr
+    assert "no key column 'id'; the files have ['3']; for a file with a key per line" in done.stderr

@@ -122,7 +122,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "another name": (["--hoodie", "index=bloom"], "'index=bloom': give NAME=VALUE"),
     "twice": ([*by_name(index__type="BLOOM"), *by_name(index__type="SIMPLE")], "give it once"),
     "unknown": (by_name(index__types="BLOOM"),
-                f"--hoodie: not known here: '{NAME}.index.types' (nearest: hoodie.index.type)"),
+                f"--hoodie: unknown names '{NAME}.index.types' (nearest: hoodie.index.type)"),
     "sync": (by_name(datasource__hive_sync__enable="true"),
              f"{NAME}.datasource.hive_sync.enable is 'true'; supported: false; run Hudi's"),
     "lock": (by_name(write__lock__zookeeper__url="zk"), "and give --lock external"),

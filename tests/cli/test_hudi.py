@@ -251,7 +251,10 @@ def test_partitions_typed_with_keys_that_are_texts(tmp_path: Path) -> None:
     rows = pa.table({"id": ["a", "b,mo"], "day": ["mo", "mo"]})
     path = tmp_path / "t"
     HudiTable.create(path, rows, record_key="id", partition_by="day").insert(rows)
-    said = "typed keys have no partition: to give one, use --keys FILE with the columns id, day"
+    said = (
+        "a key in the command has no partition; to name one, use --keys FILE with the columns id, "
+        "day"
+    )
     found = run("get", path, "a,mo", "b,mo")
     assert found.exit_code == 1
     assert found.stderr == f"Error: {path}: no key 'a,mo'\n{said}\n"

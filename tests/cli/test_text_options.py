@@ -283,7 +283,9 @@ def test_times_that_are_more_exact_than_their_column() -> None:
     assert found is not None
     assert found["at"].microsecond == 125_000
     Path("a.csv").write_text("id,at\n1,2026-05-19 07:40:00.125001+00:00\n")
-    assert "in row 1; it is more exact than ms: round it" in refused("hudi upsert t a.csv")
+    assert "in row 1; it is finer than the unit of the column, ms: round it" in refused(
+        "hudi upsert t a.csv"
+    )
 
 
 def test_whole_numbers_with_a_fraction_are_integers_of_the_destination() -> None:
@@ -476,7 +478,7 @@ def test_each_error_of_csv_names_the_option_that_helps() -> None:
     )
     assert "give one character of ASCII, tab or none" in refused("build f.csv v --quote ''")
     Path("d.csv").write_bytes(b"id,v\n1,M\xfcller\n")
-    assert "as `iconv -f latin1 -t utf-8` makes it of Latin-1\n" in refused(
+    assert "such as by `iconv -f latin1 -t utf-8` if it is Latin-1\n" in refused(
         "build d.csv v --key id"
     )
     Path("e.csv").write_text("id,v\n1,2,3\n")

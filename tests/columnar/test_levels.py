@@ -545,7 +545,9 @@ def test_a_level_that_there_is_not(tmp_path: Path, residency: Residency) -> None
     (path, _) = two(tmp_path, [1], [2])
     with Levels([path], key="id", residency=residency) as levels:
         for start in (-1, 2):
-            with pytest.raises(ValueError, match=f"start_level is {start}; the levels are 0 to 0"):
+            with pytest.raises(
+                ValueError, match=f"start_level is {start}; give a level from 0 to 0"
+            ):
                 levels.lookup([1], start_level=start)
 
 

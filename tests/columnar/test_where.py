@@ -152,7 +152,7 @@ def test_conditions_that_do_not_fit_are_refused(tmp_path: Path, seed: int) -> No
     with pytest.raises(TypeError, match="where: 5 is no filter; give"):
         lookupstore.build(pa.table({"id": [1]}), tmp_path / "s", key="id", where=5)  # type: ignore[arg-type]
     with pytest.raises(
-        FormatError, match="cannot be written for files of which where= leaves out rows"
+        FormatError, match="cannot be written with where=, which leaves out rows; open"
     ):
         ColumnarFiles(path, key="id", where="n > 3").write_paimon_files(tmp_path / "p")
 

@@ -46,6 +46,6 @@ def test_a_full_disk_needs_room_and_not_a_larger_quota(
         folder.reserve(BLOCK_BYTES, "a.sst", "it takes", "split it")
     assert str(caught.value) == (
         f"a.sst: it takes {BLOCK_BYTES} bytes, but the quota of the cache {folder.path} is 500 "
-        "bytes, half of what is free on its disk; free some space, or set LOOKUPSTORE_CACHE to a "
+        "bytes, half of the free space of its disk; free some space, or set LOOKUPSTORE_CACHE to a "
         "folder on a larger disk, or split it"
     )

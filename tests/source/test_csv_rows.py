@@ -133,7 +133,7 @@ ROWS = 100_000  # of 2.6 MB: more than two pieces
     [
         (
             b"1,caf\xe9,x\n",
-            r"the column 'b' is not UTF-8 in row 90001: b'caf\\xe9'; give UTF-8, as",
+            r"the column 'b' is not UTF-8 in row 90001: b'caf\\xe9'; convert it to UTF-8",
         ),
         (b"1,2,x,y\n", r"row 90001 has 4 fields, and the line of names 3: '1,2,x,y'; quote"),
         (b"1\n", r"row 90001 has 1 fields, and the line of names 3: '1'"),
@@ -153,9 +153,15 @@ def test_errors_name_the_row_of_the_file(tmp_path: Path, wrong: bytes, message: 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"na\xefve,b\n1,2\n", "line of names is not UTF-8: .*; give UTF-8, as `iconv -f latin1"),
+        (
+            b"na\xefve,b\n1,2\n",
+            "line of names is not UTF-8: .*; convert it to UTF-8, such as by `iconv -f latin1",
+        ),
         (b"i\0d\0,\0b\0\n\0", "has zero bytes, as text in UTF-16 has"),
-        (b"\xff\xfei\0d\0", "is text in UTF-16; give UTF-8, as `iconv -f utf-16 -t utf-8`"),
+        (
+            b"\xff\xfei\0d\0",
+            "is text in UTF-16; convert it to UTF-8, such as by `iconv -f utf-16 -t utf-8`",
+        ),
         (b"id,b\n1,\x93cp1252\x94\n", r"the column 'b' is not UTF-8 in row 1: b'\\x93cp1252"),
         (b'"id"x,b\n1,2\n', "the line of names has text after the quote that closes a field"),
     ],

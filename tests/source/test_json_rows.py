@@ -158,7 +158,7 @@ def test_numbers_are_no_text(tmp_path: Path) -> None:
 
 
 def test_names_that_are_not_utf8() -> None:
-    with pytest.raises(ValueError, match=r"the name b'caf\\xe9' is not UTF-8; give UTF-8"):
+    with pytest.raises(ValueError, match=r"the name b'caf\\xe9' is not UTF-8; convert it to UTF-8"):
         open_source(io.BytesIO(b'{"caf\xe9": 1}\n'))
 
 

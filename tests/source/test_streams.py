@@ -434,10 +434,10 @@ def test_standard_input(tmp_path: Path) -> None:
         ("a.csv", b"id;v\n1;2\n", ValueError, "a.csv is separated by ';'; pass pyarrow"),
         ("a.csv", b"id|v\n1|2\n", ValueError, r"by '\|'; .* with convert_options where codes such"),
         ("a.csv", b"Sales,,\nid,v,w\n", ValueError, "line does not name all columns: 'Sales,,'"),
-        ("a.csv", b"\xff\xfei\0d\0", ValueError, "a.csv is text in UTF-16; give UTF-8"),
+        ("a.csv", b"\xff\xfei\0d\0", ValueError, "a.csv is text in UTF-16; convert it to UTF-8"),
         ("a.csv", b"\x1f\x8b\x08", ValueError, "a.csv is compressed by gzip"),
         ("a.feather", b"FEA1\0\0", ValueError, "a.feather is Feather of version 1"),
-        ("a.jsonl", b'[{"id": 1}]', ValueError, "a.jsonl is a JSON array; give JSON lines"),
+        ("a.jsonl", b'[{"id": 1}]', ValueError, "a.jsonl is a JSON array; convert it"),
         (
             "a.jsonl",
             b'{"x": 0.5}\n{"x": 9007199254740993}\n',

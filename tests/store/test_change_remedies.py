@@ -34,8 +34,8 @@ ZONED = NOON.replace(tzinfo=datetime.timezone.utc)
         ({"price": 19.99}, "give decimal.Decimal values"),
         ({"seen": NOON}, "give its times a zone: tzinfo= of datetimes, dt.tz_localize"),
         ({"local": ZONED}, "remove the zone of its times"),
-        ({"size": {"w": 1.0}}, r"give each value the fields \['h'\] as well"),
-        ({"size": {"w": 1.0, "h": 1.0, "d": 1.0}}, r"leave the fields \['d'\] out"),
+        ({"size": {"w": 1.0}}, r"add the fields \['h'\] to each value"),
+        ({"size": {"w": 1.0, "h": 1.0, "d": 1.0}}, r"leave out the fields \['d'\]"),
         ({"price": "19.99"}, "cast it to that type"),
     ],
 )

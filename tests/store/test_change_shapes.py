@@ -54,13 +54,13 @@ MOMENT = datetime.datetime(2020, 5, 6, 7, 8, 9)
             POINT,
             [{"x": 1, "z": 2}],
             pa.struct([("x", pa.int64()), ("z", pa.int64())]),
-            "give each value the fields ['y'] as well",
+            "add the fields ['y'] to each value",
         ),
         (
             POINT,
             [{"x": 1}],
             pa.struct([("x", pa.int64())]),
-            "give each value the fields ['y'] as well",
+            "add the fields ['y'] to each value",
         ),
     ],
 )

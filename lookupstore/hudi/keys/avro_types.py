@@ -274,7 +274,9 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str, path: str) -> Any:
         typed = "it a type in a pyarrow.Schema, or by .astype('string') or the like in pandas"
         raise _no_type_error(kind, path, typed)
     if types.is_duration(kind):
-        raise _no_type_error(kind, path, f"a number of {kind.unit}, such as by .astype('int64')")
+        raise _no_type_error(
+            kind, path, f"whole numbers of {kind.unit}, such as by .astype('int64')"
+        )
     if kind == pa.uint64():
         raise _no_type_error(kind, path, "int64, or decimal(20, 0) for numbers from 2**63 on")
     raise _no_type_error(kind, path, "a type that Hudi tables support")

@@ -161,7 +161,7 @@ def _rollbacks(view: TableView, times: set[str]) -> dict[str, tuple[RollbackMeta
 def _check_savepoint(view: TableView, savepoint: str) -> None:
     known = savepoints(view)
     if savepoint not in known:
-        remedy = "to go back without one, roll back each later commit, the last first"
+        remedy = "to go back without one, roll back each later commit, the newest first"
         if any(one.time == savepoint for one in view.timeline.writes()):
             remedy = f"make one with savepoint({savepoint!r}), then restore to it"
         raise ValueError(

@@ -109,7 +109,7 @@ def given_position(
 
 def _time_error(argument: str, time: object, other: str) -> ValueError:
     if isinstance(getattr(time, "instant", None), Instant):
-        return ValueError(f"{argument} is a {type(time).__name__}; give its `instant`")
+        return ValueError(f"{argument} is a {type(time).__name__}; pass its attribute `instant`")
     digits = "17 digits as a text" if isinstance(time, int) else "17 digits"
     return ValueError(
         f"{argument} is {time!r}; give the time of an instant, {digits}: timeline() lists "

@@ -185,8 +185,8 @@ def check_changes_reached(view: TableView, since: str | None) -> None:
         said = "since is not given" if since is None else f"since is {since}"
         raise StaleStoreError(
             f"{view.location.uri}: {said}, but commits up to {last} are archived, in "
-            f"{view.archive.shown}: what they changed cannot be told from the rows; read all "
-            f"rows, then give {last} or later"
+            f"{view.archive.shown}: the rows do not show what these changed; read all "
+            f"rows, then continue from {last} or later"
         )
 
 

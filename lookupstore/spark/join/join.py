@@ -312,8 +312,9 @@ def dimension_of(
         if not isinstance(store, str) or not could_name_table(store) or Location(store).is_there():
             raise
         raise FileNotFoundError(
-            f"{error}; for a table of Spark's catalog, build a store of spark.table({store!r}); an "
-            "Iceberg table is iceberg:CATALOG.NAMESPACE.TABLE"
+            f"{error}; if it is a table of Spark's catalog, build a store from "
+            f"spark.table({store!r}); if it is an Iceberg table, pass "
+            "'iceberg:CATALOG.NAMESPACE.TABLE'"
         ) from None
 
 

@@ -95,7 +95,9 @@ def test_types_are_used_again_by_their_names() -> None:
 
 def test_durations_are_refused() -> None:
     schema = pa.schema({"wait": pa.duration("us")})
-    with pytest.raises(TypeError, match=r"give a number of us, such as by .astype\('int64'\)$"):
+    with pytest.raises(
+        TypeError, match=r"give whole numbers of us, such as by .astype\('int64'\)$"
+    ):
         avro_schema(schema, "r", "n")
 
 

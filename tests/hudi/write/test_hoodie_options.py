@@ -224,10 +224,10 @@ WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
         {"retain_commits": 3},
         r"'retain_commits'; .*; pass WriteOptions\(services=TableServices\(retain_commits=",
     ),
-    "far from any": ({"path": "/lake/visits"}, "options: not known here: 'path'; leave it out$"),
+    "far from any": ({"path": "/lake/visits"}, "options: unknown names 'path'; leave it out$"),
     "unknown": (
         {"hoodie.parquet.max.filesize": 1, "spark.x": 2},
-        r"not known here: 'hoodie.parquet.max.filesize' \(nearest: hoodie.parquet.max.file.size\)"
+        r"unknown names 'hoodie.parquet.max.filesize' \(nearest: hoodie.parquet.max.file.size\)"
         r", 'spark.x'; leave out 'spark.x'$",
     ),
     "value": ({"hoodie.parquet.max.file.size": "big"}, "is 'big'; give a whole number"),

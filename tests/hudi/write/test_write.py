@@ -276,10 +276,13 @@ def test_options_of_a_write_are_not_its_arguments(tmp_path: Path, name: str, sai
         ),
         (
             lambda table: table.upsert(rows(), WriteOptions()),
-            "upsert takes 1 argument without a name: "
-            "upsert(rows, missing=..., options=..., dry_run=...); got WriteOptions as another",
+            "upsert takes 1 positional argument, found 2; call "
+            "upsert(rows, missing=..., options=..., dry_run=...)",
         ),
-        (lambda table: table.delete([1], "id = 1"), "delete takes 1 argument without a name: "),
+        (
+            lambda table: table.delete([1], "id = 1"),
+            "delete takes 1 positional argument, found 2; ",
+        ),
         (lambda table: table.delete(filter="id = 1"), "give the filter as where="),
         (lambda table: table.update({"value": None}, condition="id = 1"), "the filter as where="),
         (lambda table: table.delete([1], index="simple"), "options=WriteOptions(index=...)"),
@@ -309,7 +312,9 @@ def test_results_of_writes_are_no_instants(tmp_path: Path) -> None:
         "instant": table.rollback, "savepoint": table.restore,
         "as_of": lambda one: table.scan(as_of=one), "since": table.changes,
     }.items():  # fmt: skip
-        with pytest.raises(ValueError, match=f"{argument} is a WriteResult; give its `instant`"):
+        with pytest.raises(
+            ValueError, match=f"{argument} is a WriteResult; pass its attribute `instant`"
+        ):
             call(done)  # type: ignore[operator]
     assert table.scan(as_of=done.instant).num_rows == 1
 

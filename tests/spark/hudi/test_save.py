@@ -166,7 +166,7 @@ def test_bad_options_say_what_is_right(spark: SparkSession, tmp_path: Path) -> N
         ("overwrite", {"operation": "upsert"}, r"mode\('overwrite'\) replaces all rows"),
         ("append", {"operation": "delete"}, "not a Hudi table|no Hudi table|hoodie.properties"),
         ("append", {}, "record_key is empty.* it is hoodie.table.recordkey.fields"),
-        ("append", NEW | {f"{WRITE}.no": "x"}, "options: not known here"),
+        ("append", NEW | {f"{WRITE}.no": "x"}, "options: unknown names"),
     ]
     for mode, options, text in refused:
         with pytest.raises(PySparkException, match=text):

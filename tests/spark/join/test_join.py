@@ -597,8 +597,8 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
         (ValueError, "key column 'id' is given twice", {"on": {"id": "id", "NAME": "id"}}),
         (TypeError, "column 'text' is string, .* 'id' of the store is int64; cast .* to bigint",
          {"on": {"text": "id"}}),
-        (ValueError, r"both have the columns \['name'\] \(in the facts \['NAME'\], where case .* "
-         r"not count\); give a prefix=", {"on": "id"}),
+        (ValueError, r"both have the columns \['name'\] \(in the facts \['NAME'\]; letter case is "
+         r"ignored\); give a prefix=", {"on": "id"}),
         (ValueError, "give another prefix=", {"on": "id", "columns": "found", "prefix": "id"[:0]}),
         (KeyError, r"no value column 'nope'; value columns: \['name', 'found'\]",
          {"on": "id", "columns": ["nope"]}),
@@ -629,8 +629,9 @@ def test_errors_when_planned(spark: SparkSession, small, tmp_path):
     with pytest.raises(FileNotFoundError, match="no such store folder"):
         lookup_join(facts, tmp_path / "nope", on="id")
     remedy = (
-        r"one; for a table of Spark's catalog, build a store of spark.table\('shop.users'\); an "
-        "Iceberg table is iceberg:CATALOG.NAMESPACE.TABLE$"
+        r"one; if it is a table of Spark's catalog, build a store from "
+        r"spark.table\('shop.users'\); if it is an Iceberg table, pass "
+        "'iceberg:CATALOG.NAMESPACE.TABLE'$"
     )
     with pytest.raises(FileNotFoundError, match=remedy):
         lookup_join(facts, "shop.users", on="id")

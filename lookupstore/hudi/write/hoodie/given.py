@@ -89,7 +89,7 @@ def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
         leave = f"; leave out {listed(nameless)}" if len(unknown) > 1 else "; leave it out"
         others = leave if nameless else ""
         remedy = next(filter(None, map(_remedy, map(str, given))), others)
-        raise ValueError(f"options: not known here: {', '.join(unknown)}{remedy}")
+        raise ValueError(f"options: unknown names {', '.join(unknown)}{remedy}")
     _log_once(frozenset(idle), "reading" if reads else "writing")
     return sorted(said, key=lambda one: PLACES[one.option.names])
 

@@ -227,7 +227,7 @@ def test_a_table_of_a_catalog_by_its_name(
     check(spark, name, rows, tmp_path, version=first)
     with pytest.raises(FormatError, match="is an Iceberg table; give it alone"):
         build_store([name, name], tmp_path / "n", key="id", spark=spark)
-    with pytest.raises(FileNotFoundError, match="no such table"):
+    with pytest.raises(FileNotFoundError, match="has no table 'userss'"):
         build_store(f"{name}s", tmp_path / "n", key="id", spark=spark)
 
 

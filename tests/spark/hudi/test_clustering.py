@@ -328,7 +328,7 @@ def test_errors(spark: SparkSession, tmp_path: Path) -> None:
         ({"by": "ts", "partitions": "z"}, KeyError, "no partition 'z'; it has 'a'"),
         ({}, ValueError, "give the columns to order rows by"),
         ({"by": "ts", "where": pc.field("ts") > 1}, ValueError, "give a filter on"),
-        ({"by": "ts", "where": "ts > 1"}, ValueError, "where: ts is no column"),
+        ({"by": "ts", "where": "ts > 1"}, ValueError, "'ts' is not a partition column"),
         ({"by": "ts", "where": "day = 'a'", "partitions": "z"}, KeyError, "no partition 'z'"),
     ]
     for arguments, kind, text in refused:

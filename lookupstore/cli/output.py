@@ -209,7 +209,7 @@ def check_out(out: str | None) -> None:
         raise click.UsageError(f"-o {out}: give -o the name of a file; to print rows, use --output")
     file_format(out)
     folder = os.path.dirname(expanded(out))
-    if folder and not os.path.isdir(folder):
+    if folder and not os.path.lexists(folder):
         raise click.UsageError(
             f"-o {out}: there is no folder {folder!r}; make it: mkdir -p {shlex.quote(folder)}"
         )

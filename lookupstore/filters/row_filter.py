@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
 
 from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.errors import listed, meant
@@ -48,6 +47,9 @@ class RowFilter:
         >>> RowFilter(pc.field("n") > 1, ("n",)).kept(rows).to_pylist()
         [False, False, True]
         """
+        # This imports pandas, if it is installed.
+        from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
+
         place = "#" + "".join(self.names)  # no column has that name
         # Arrow compares few values of dictionaries and views.
         columns = {name: _plain_array(rows.column(name)) for name in self.names}

@@ -90,7 +90,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("scan users --end 2", "No such option '--end'. Use '--stop'. (see 'lookupstore scan"),
         ("get users 1 --json", "No such option '--json'. Use '--output json'. (see"),
         ("get users 1 --format csv", "No such option '--format'. Use '--output'. (see"),
-        ("versions users --csv", "No such option '--csv'. Use '--output table or json'. (see"),
+        ("versions users --csv", "No such option '--csv'. Use '--output csv'. (see"),
         ("scan users --csv", "No such option '--csv'. Use '--output csv'. (see"),
         ("count users", "No such command 'count'. Use 'lookupstore info STORE', which prints"),
         ("scan users -o -", "-o -: give -o the name of a file; to print rows, use --output"),

@@ -153,7 +153,7 @@ def test_what_cannot_be_joined(tmp_path: Path, facts: pa.Table, planes: pa.Table
         ([given, store, "--on", "plane=id", "--how", "semi", "--found", "known"], "--found is"),
         ([given, store, "--on", "plane=id", "--how", "semi", "--prefix", "p"], "--prefix is 'p'"),
         ([given, store, "--on", "plane=id", "-o", "x.txt"], "name a file"),
-        ([given, store, "--on", "plane=id", "-o", "x.csv", "--output", "csv"], "-o, whose"),
+        ([given, store, "--on", "plane=id", "-o", "x.csv", "--output", "csv"], "-o FILE; the"),
         ([given, tmp_path / "a.sst", "--on", "plane=id"], "join with a store"),
         ([tmp_path / "none.parquet", store, "--on", "plane=id"], "none.parquet"),
     ):

@@ -277,9 +277,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     options = WriteOptions(memory=SMALL)
     table.upsert(arrow(rows), options=options)
     before = table.timeline()
-    with pytest.raises(
-        ValueError, match=r"\d+ rows have keys that .* has, such as '\d+'"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"^rows have keys that .* has, such as '\d+'") as caught:
         table.insert(arrow(rows), options=replace(options, duplicates="fail"))
     named = set(re.findall(r"'(\d+)'", str(caught.value)))
     assert named <= {str(one["id"]) for one in rows}

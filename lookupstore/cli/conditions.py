@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from lookupstore.arrow.taking import keep_rows
 from lookupstore.filters.row_filter import row_filter
 from lookupstore.source.source import Source, where_rows
 from lookupstore.store.store import LookupStore
@@ -39,7 +38,7 @@ def scanned(
 
     def kept() -> Iterator[pa.RecordBatch]:
         for batch in reader:
-            rows = keep_rows(batch, condition.kept(batch.select(list(condition.names))))
+            rows = condition.rows_of(batch)
             if rows.num_rows:
                 yield rows.select(shown.names)
 

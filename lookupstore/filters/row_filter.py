@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.arrow.taking import keep_rows
 from lookupstore.arrow.types import plain_type, unwrap
 from lookupstore.errors import listed, meant
 from lookupstore.filters.filter import Filter, filter_expression
@@ -65,6 +66,15 @@ class RowFilter:
         kept = np.zeros(rows.num_rows, dtype=np.bool_)
         kept[found.column(place).to_numpy()] = True
         return pa.array(kept)
+
+    def rows_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch that meet the condition, with all its columns.
+
+        >>> batch = pa.record_batch({"n": [1, 3], "name": ["a", "b"]})
+        >>> RowFilter(pc.field("n") > 1, ("n",)).rows_of(batch).to_pylist()
+        [{'n': 3, 'name': 'b'}]
+        """
+        return keep_rows(batch, self.kept(batch.select(list(self.names))))
 
     def and_also(self, other: RowFilter | None) -> RowFilter:
         """Return the condition that this one and another one are met.

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import xxhash
 
-from lookupstore.arrow.taking import keep_rows
 from lookupstore.arrow.texts import check_texts
 from lookupstore.errors import listed
 from lookupstore.filters.row_filter import RowFilter
@@ -83,7 +82,7 @@ def where_rows(source: Source, condition: RowFilter) -> Source:
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in source.batches(list(dict.fromkeys([*columns, *condition.names]))):
-            rows = keep_rows(batch, condition.kept(batch.select(list(condition.names))))
+            rows = condition.rows_of(batch)
             if rows.num_rows:
                 yield rows.select(list(columns))
 

@@ -130,6 +130,8 @@ def test_tabs_and_compressed_text(tmp_path: Path) -> None:
         assert run(f"scan {tmp_path}/s -o {out}").output == ""
         first = out.read_bytes()
         text = (gzip.decompress(first) if name.lower().endswith("gz") else first).decode()
+        if name.lower().endswith("gz"):
+            assert first[4:8] == bytes(4)  # no time of the compression
         if "json" in name.lower():
             assert [json.loads(one) for one in text.splitlines()] == wanted
         else:

@@ -14,7 +14,6 @@ from functools import cached_property
 import pyarrow as pa
 import xxhash
 
-from lookupstore.arrow.taking import keep_rows
 from lookupstore.errors import LookupStoreError, StaleStoreError
 from lookupstore.filters.row_filter import RowFilter
 from lookupstore.hudi.file_group.groups import FileSlice
@@ -261,7 +260,7 @@ def _rows(
         return
     names = tuple(dict.fromkeys([*columns, *condition.names]))
     for batch in replace(plan, columns=names).batches(files):
-        rows = keep_rows(batch, condition.kept(batch.select(list(condition.names))))
+        rows = condition.rows_of(batch)
         if rows.num_rows:
             yield rows.select(list(columns))
 

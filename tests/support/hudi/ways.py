@@ -255,7 +255,7 @@ UUIDS = pa.schema({"id": pa.uuid(), "day": pa.string()}) if hasattr(pa, "uuid") 
 WAYS = [
     # ---- making a table
     Way(
-        "a path in place of a call of open",
+        "a path given to HudiTable itself",
         lambda folder: (table(folder), HudiTable(folder / "t")),  # type: ignore[arg-type]
         TypeError,
         "call HudiTable.open(PATH) to open a table",

@@ -44,6 +44,7 @@ _COMMANDS = {
     ),
     "stats": ("lookupstore.cli.reports", "Show the lookup joins on this host in the last week."),
     "dump": ("lookupstore.cli.dump", "Print every region of a file, or of all files of a store."),
+    "cache": ("lookupstore.cli.cache", "Print what the cache folder holds, or clear it."),
     "doctor": ("lookupstore.cli.doctor", "Check this machine's installation and suggest fixes."),
     "size": ("lookupstore.cli.size", "Estimate the disk and memory that a store needs."),
     "formats": ("lookupstore.cli.formats", "List what each kind of source may lose."),
@@ -56,7 +57,7 @@ _INSTEAD = {
     "restore": "'lookupstore publish STORE STORE --version N --overwrite', or 'lookupstore hudi "
     "restore TABLE INSTANT'.",
     "history": "'lookupstore versions STORE', or 'lookupstore hudi history TABLE'.",
-    "cache": "'lookupstore doctor', which prints the cache folder and its size.",
+    "clear": "'lookupstore cache --clear'.",
     "count": "'lookupstore info STORE', which prints num_rows.",
     "ls": "'lookupstore versions STORE', or 'lookupstore info PATH'.",
     "list": "'lookupstore versions STORE', or 'lookupstore info PATH'.",

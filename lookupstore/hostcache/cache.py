@@ -36,6 +36,8 @@ from lookupstore.hostcache.folder import (
     COPY_NAME,
     RECODE_LOCK,
     RETENTION,
+    CacheContents,
+    ClearedCache,
     HostFolder,
     flock,
     inode_of,
@@ -122,6 +124,14 @@ class Residency:
     def used(self) -> int:
         """Return the bytes that all copies take, counting incomplete copies in full."""
         return self._host.used
+
+    def contents(self, unused: float = 0) -> CacheContents:
+        """Return the number and size of the files in the folder; see `HostFolder.contents`."""
+        return self._host.contents(unused)
+
+    def clear(self, unused: float = 0) -> ClearedCache:
+        """Remove files that no process has open; see `HostFolder.clear`."""
+        return self._host.clear(unused)
 
     @property
     def is_getting_full(self) -> bool:

@@ -73,6 +73,40 @@ class NoFolderError(PermissionError):
     """There is no folder for local copies that this user can write."""
 
 
+@dataclass(frozen=True)
+class CacheContents:
+    """The number and size of the files in the folder of a host.
+
+    Attributes:
+        copies: Number of local copies of files of stores.
+        copies_bytes: Bytes that they take, counting incomplete copies in full.
+        made: Number of files that were made on this host, such as lookup files.
+        made_bytes: Bytes that they take.
+    """
+
+    copies: int
+    copies_bytes: int
+    made: int
+    made_bytes: int
+
+
+@dataclass(frozen=True)
+class ClearedCache:
+    """What was removed of the folder of a host.
+
+    Attributes:
+        removed: Number of files that were removed.
+        removed_bytes: Bytes that they took.
+        in_use: Number of files that were kept, because a process has them open.
+        in_use_bytes: Bytes that they take.
+    """
+
+    removed: int
+    removed_bytes: int
+    in_use: int
+    in_use_bytes: int
+
+
 class HostFolder:
     """Files of a host in one folder, under one quota.
 
@@ -224,6 +258,40 @@ class HostFolder:
             finally:
                 os.close(descriptor)
 
+    def contents(self, unused: float = 0) -> CacheContents:
+        """Return the number and size of the files, apart from those being made.
+
+        Args:
+            unused: Seconds for which a file that counts was not opened.
+        """
+        found = self._unused(unused)
+        copies = [entry.nbytes for entry in found if entry.is_copy]
+        made = [entry.nbytes for entry in found if not entry.is_copy]
+        return CacheContents(len(copies), sum(copies), len(made), sum(made))
+
+    def clear(self, unused: float = 0) -> ClearedCache:
+        """Remove files that no process has open, and what makers that died left.
+
+        Args:
+            unused: Seconds for which a file that is removed was not opened.
+
+        Raises:
+            NotOwnError: Others may change the contents of the folder.
+            OSError: The folder cannot be written.
+        """
+        if not os.path.isdir(self.path):
+            return ClearedCache(0, 0, 0, 0)
+        with self.locked():
+            self._clear_dead_rooms()
+            found = [(entry.nbytes, _remove_unused(entry.path)) for entry in self._unused(unused)]
+        removed = [nbytes for nbytes, is_gone in found if is_gone]
+        kept = [nbytes for nbytes, is_gone in found if not is_gone]
+        return ClearedCache(len(removed), sum(removed), len(kept), sum(kept))
+
+    def _unused(self, seconds: float) -> list[_Entry]:
+        newest = time.time() - seconds
+        return [entry for entry in self._entries() if not seconds or entry.opened < newest]
+
     def make_room(self, needed: int) -> None:
         """Evict unused copies if the disk is full before the quota is reached."""
         with self.locked():
@@ -251,7 +319,7 @@ class HostFolder:
                     nbytes = status.st_blocks * 512
                     if map_size is not None:  # count the room that the copy will take
                         nbytes = max(nbytes, room_of(status.st_size)) + map_size
-                    entries.append(_Entry(status.st_atime, item.path, nbytes))
+                    entries.append(_Entry(status.st_atime, item.path, nbytes, is_copy))
         return sorted(entries, key=lambda entry: entry.opened)
 
     def _rooms(self) -> int:
@@ -278,6 +346,7 @@ class _Entry:
     opened: float
     path: str
     nbytes: int
+    is_copy: bool
 
 
 def room_of(nbytes: int) -> int:

@@ -169,6 +169,7 @@ LINES: dict[str, list[list[str]]] = {
         ["H/table"],
         [f"H/flat{FOLDER}.parquet"],
     ],
+    "cache": [[], ["--clear"]],
     "doctor": [[]],
     "formats": [[]],
     "verify": [["H/store"], ["H/rows.parquet"], ["H/one.sst"], ["H/table"], ["H/flat.csv"]],

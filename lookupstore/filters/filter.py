@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -35,6 +36,8 @@ _COMPARISONS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
     "like": pc.match_like,
     "starts_with": pc.starts_with,
 }
+# What people mean who compare with None.
+_EQUALITIES = {"=": "is null", "==": "is null", "!=": "is not null"}
 _OF_TEXT = ("like", "starts_with")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
@@ -180,6 +183,8 @@ def _condition(given: tuple[Any, ...], field: pc.Expression) -> pc.Expression:
             f"filter: {_shown(given)} has other operands than {word!r} takes; give a text"
         )
     if word in _COMPARISONS and len(values) == 1:
+        if values[0] is None and word in _EQUALITIES:
+            _warn_of_null(given, _EQUALITIES[word])
         return _compared(word, field, values[0])
     if word == "between" and len(values) == 2:
         return _compared(">=", field, values[0]) & _compared("<=", field, values[1])
@@ -193,6 +198,14 @@ def _condition(given: tuple[Any, ...], field: pc.Expression) -> pc.Expression:
         raise ValueError(f"filter: {_shown(given)} has other operands than {word!r} takes")
     known = ", ".join(map(repr, _OPERATORS))
     raise ValueError(f"filter: {_shown(given)} has no operator that is known; give one of {known}")
+
+
+def _warn_of_null(given: tuple[Any, ...], instead: str) -> None:
+    warnings.warn(
+        f"filter: {_shown(given)} finds no row, since null equals nothing and differs from "
+        f"nothing, as in SQL; give {_shown((given[0], instead))}",
+        stacklevel=2,
+    )
 
 
 def _shown(given: Any) -> str:

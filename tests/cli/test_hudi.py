@@ -858,6 +858,7 @@ def test_a_scan_without_skipping(table: Path) -> None:
     assert with_statistics.stdout == shown.stdout
 
 
+@pytest.mark.filterwarnings("ignore:filter. .* finds no row:UserWarning")
 def test_collect_statistics_and_explain_scan(table: Path) -> None:
     before = printed("explain-scan", table, "--filter", "id >= 3")
     assert (before["statistics"]["count"], before["without_statistics"]["count"]) == (2, 2)

@@ -157,6 +157,7 @@ def test_conditions_that_do_not_fit_are_refused(tmp_path: Path, seed: int) -> No
         ColumnarFiles(path, key="id", where="n > 3").write_paimon_files(tmp_path / "p")
 
 
+@pytest.mark.filterwarnings("ignore:filter. .* finds no row:UserWarning")
 @pytest.mark.parametrize("build", ["never", "always"])
 def test_conditions_without_columns_hold_for_all_rows_or_none(
     tmp_path: Path, residency: Residency, build: Any

@@ -102,6 +102,16 @@ def test_hudi_18791_like(tmp_path: Path, where: Any, expected: list[int]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("where", "meant"),
+    [(("s", "=", None), "is null"), (("s", "!=", None), "is not null")],
+)
+def test_a_comparison_with_none_says_what_is_meant(where: Any, meant: str) -> None:
+    with pytest.warns(UserWarning, match=rf"finds no row, .* give \('s', '{meant}'\)"):
+        filter_expression(where, pa.schema([("s", pa.string())]))
+
+
+@pytest.mark.filterwarnings("ignore:filter. .* finds no row:UserWarning")
+@pytest.mark.parametrize(
     ("where", "expected"),
     [
         (("s", "is null"), [1, 2, 3]),

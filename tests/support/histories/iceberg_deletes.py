@@ -79,8 +79,8 @@ class DeletesHistory:
         #: The rows of each snapshot, and whether it has deleted keys.
         self.snapshots: dict[int, Model] = {}
         self.has_keys: dict[int, bool] = {}
-        #: Whether DuckDB 2.0.1 may delete rows that the specification keeps.
-        self.duckdb_deletes_more: dict[int, bool] = {}
+        #: Whether DuckDB 2.0.1 may read other rows than the specification.
+        self.duckdb_may_differ: dict[int, bool] = {}
         self._vectors: list[File] = []
         if chance.random() < 0.5:
             self._place()
@@ -140,7 +140,7 @@ class DeletesHistory:
         self._keys += keys
         self.snapshots[number] = self.expected()
         self.has_keys[number] = bool(self._keys)
-        self.duckdb_deletes_more[number] = any(
+        self.duckdb_may_differ[number] = any(
             self._meets_null(keys) or self._is_elsewhere(keys) for keys in self._keys
         )
 
@@ -309,12 +309,12 @@ class DeletesHistory:
     def _is_elsewhere(self, keys: _Keys) -> bool:
         """Return whether a row that stays has one of the keys.
 
-        That is a row in another partition, or in a file of the same commit that has a vector.
+        That is a row in another partition, or in a file as new as the keys that has a vector.
         """
         return any(
             self._has_key(keys, row) and not self._deletes(keys, one, row)
             for one in self._data
-            if keys.sequence > one.sequence - (one.vector is not None)
+            if keys.sequence > one.sequence or one.vector is not None
             for row in one.rows
         )
 

@@ -231,13 +231,17 @@ def find_source(
 
     Raises:
         FileNotFoundError: If a path names nothing, or no Parquet or ORC file is below it.
-        ValueError: If a path names a file that is neither Parquet nor ORC.
+        ValueError: If a path is empty, or names a file that is neither Parquet nor ORC.
         FormatError: If a path is, is inside, or has below it a table or the sink of a Spark stream,
             except for the one path of a table that the caller reads; if a folder has files that
             are neither Parquet nor ORC next to others; if the `name=value` folders of a path do not
             agree; or if a local folder contains a symbolic link to a folder, which is not followed.
     """
     for path in paths:
+        if path == "":  # such as an unset variable of a shell
+            raise ValueError(
+                "source is an empty path; give a path, such as '.' for the current folder"
+            )
         if isinstance(path, str) and is_catalog_name(path):
             if len(paths) == 1 and TableFormat.ICEBERG in tables:
                 return FoundTable(path, TableFormat.ICEBERG)

@@ -428,3 +428,33 @@ def test_a_damaged_store_that_is_a_source_is_damage(tmp_path: Path) -> None:
             with pytest.raises(CorruptionError) as caught:
                 use()
             assert caught.value.path == str(path)
+
+
+def test_an_empty_path_is_not_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unset variable in a script must not read, or delete, what is in the current folder."""
+    people = {"id": [1, 2], "name": ["ada", "alan"]}
+    store = lookupstore.build(people, tmp_path / "store", key="id")
+    table = HudiTable.create(tmp_path / "table", pa.table(people), record_key="id")
+    table.insert(people)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    pq.write_table(pa.table(people).slice(1), "some.parquet")
+    calls: dict[str, Callable[[], object]] = {
+        "source": lambda: lookupstore.build("", tmp_path / "new", key="id"),
+        "rows": lambda: table.upsert(["some.parquet", ""]),
+        "keys": lambda: table.delete(""),
+        "changes": lambda: store.upsert(""),
+    }
+    for argument, call in calls.items():
+        with pytest.raises(ValueError, match=f"^{argument} is an empty path; give a path"):
+            call()
+    for line in (
+        ["upsert", str(tmp_path / "store"), "--deletes", ""],
+        ["hudi", "delete", str(tmp_path / "table"), "--keys", ""],
+    ):
+        result = CliRunner().invoke(main, line)
+        assert (result.exit_code, "is an empty path" in result.stderr) == (2, True), result.output
+    assert len(store.newest()) == len(table) == 2
+    assert lookupstore.build(".", tmp_path / "new", key="id").version == 1

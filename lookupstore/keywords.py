@@ -1,7 +1,8 @@
 """Check and show the arguments of methods and classes.
 
-`keyword_only` makes errors name the keywords. `with_advice` makes errors about an unknown keyword
-or too many positional ones say what to write instead, and `with_init_advice` those of a class.
+`keyword_only` makes errors name the keywords. `with_advice` makes errors about an unknown keyword,
+too many positional ones or too few say what to write instead, and `with_init_advice` those of a
+class.
 `shows_init` shows the arguments of a class.
 `column_names` checks names of columns. `ABSENT` is the value of an argument that was not given: an
 option that can also be set elsewhere counts if the caller wrote it, even with the default value.
@@ -130,6 +131,9 @@ def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]
     >>> scan(1, 2)
     Traceback (most recent call last):
     TypeError: scan takes 1 positional argument, found 2; call scan(start, stop=...)
+    >>> scan(stop=2)
+    Traceback (most recent call last):
+    TypeError: scan needs the argument 'start'; call scan(start, stop=...)
     """
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
@@ -137,9 +141,11 @@ def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]
         named = [one.name for one in parameters.values() if one.kind is one.KEYWORD_ONLY]
         plain = [name for name in parameters if name not in named]
         known = [*plain, *named]
+        needed = [name for name in plain if parameters[name].default is inspect.Parameter.empty]
         called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
         if plain[:1] in (["self"], ["cls"]):
             known = known[1:]
+        form = ", ".join(f"{name}=..." if name in named else name for name in known)
 
         def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             for name in kwargs:
@@ -152,12 +158,14 @@ def with_advice(advice: Callable[[str], str | None]) -> Callable[[Callable[P, R]
                 raise TypeError(f"{called} has no argument {name!r}{others}")
             if len(args) > len(plain):
                 shown = [name for name in known if name in plain]
-                form = ", ".join([*shown, *(f"{name}=..." for name in named)])
                 found = len(args) - len(plain) + len(shown)  # without `self`
                 raise TypeError(
                     f"{called} takes {counted(len(shown), 'positional argument')}, found {found}; "
                     f"call {called}({form})"
                 )
+            for name in needed[len(args) :]:
+                if name not in kwargs:
+                    raise TypeError(f"{called} needs the argument {name!r}; call {called}({form})")
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:

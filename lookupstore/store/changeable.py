@@ -6,8 +6,10 @@ import importlib
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from lookupstore.keywords import with_advice
 from lookupstore.quantities import Duration, Size
 from lookupstore.source.text_limits import MOST_TEXT
 from lookupstore.storage.location import Location
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
     from lookupstore.store.change_shapes import ChangesBy
     from lookupstore.store.rules import Rule
     from lookupstore.store.store import LookupStore
+
+
+#: What to write instead of arguments that an upsert does not have, by their names.
+UPSERT_ADVICE: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("delete", "keys"), "give the keys to delete as deletes="),
+        "missing": "give rule='partial', which keeps the values of columns that are missing",
+        "ordering": "give sequence=, the value column in which newer rows have greater values",
+    }
+)
 
 
 class ChangeableStore(LocalLookups):
@@ -41,6 +53,7 @@ class ChangeableStore(LocalLookups):
     def _check_open(self) -> None:
         """Raise `ClosedError` if the store is closed."""
 
+    @with_advice(UPSERT_ADVICE.get)
     def upsert(
         self,
         changes: Any = None,

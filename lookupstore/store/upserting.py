@@ -6,10 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lookupstore.keywords import with_advice
 from lookupstore.quantities import Duration, Size
 from lookupstore.source.text_limits import MOST_TEXT
 from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.store.change_shapes import ChangesBy
+from lookupstore.store.changeable import UPSERT_ADVICE
 from lookupstore.store.changing import upsert_version
 from lookupstore.store.expiry import HOUR
 from lookupstore.store.rules import Rule
@@ -17,6 +19,7 @@ from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import Place, located
 
 
+@with_advice(UPSERT_ADVICE.get)
 def upsert(
     path: Place,
     changes: Any = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,18 @@ def test_texts_of_uuids_and_times_of_dates(tmp_path: Path) -> None:
         assert dated.lookup(pl.Series(raw)).to_pylist() == rows
         assert dated.join(pd.DataFrame({"id": ids}), "id")["owner"].tolist() == ids
         assert dated.join(pl.DataFrame({"id": raw}), "id")["day"].to_list() == [day, day]
+
+
+def test_arguments_by_other_names(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    advised = {
+        "delete": "give the keys to delete as deletes=",
+        "missing": "give rule='partial'",
+        "delets": "did you mean 'deletes'",
+    }
+    with lookupstore.build({"sku": ["a", "b"], "n": [1, 2]}, path, key="sku") as store:
+        for name, said in advised.items():
+            for call in (store.upsert, partial(lookupstore.upsert, path)):
+                with pytest.raises(TypeError, match=f"^upsert has no argument '{name}'; {said}"):
+                    call([], **{name: ["a"]})
+        assert store.newest().version == 1

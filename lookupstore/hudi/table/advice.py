@@ -55,6 +55,33 @@ CLUSTER: Mapping[str, str] = MappingProxyType(
         "filter": _WHERE,
     }
 )
+_EXECUTE = "give it to the call that ends the merge: .execute(options=..., dry_run=...)"
+#: Names that people give to arguments of `HudiTable.merge`.
+MERGE: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("condition", "predicate", "where", "filter"),
+            "rows are matched by key; give other conditions as where= of a clause",
+        ),
+        "source": "give the rows as rows=",
+        "missing": "name the columns to set in the clauses of the merge",
+        **dict.fromkeys(("options", "dry_run"), _EXECUTE),
+    }
+)
+#: Names that people give to arguments of services.
+SERVICE: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(("timeout", "timeout_seconds"), "give wait=, in seconds")
+)
+#: Names that people give to arguments of `HudiTable.clean`.
+CLEAN: Mapping[str, str] = MappingProxyType(
+    {
+        **SERVICE,
+        **dict.fromkeys(
+            ("retain", "keep", "retention", "hours", "retention_hours"),
+            "give retain_commits=, retain_hours= or retain_versions=",
+        ),
+    }
+)
 _CHANGED_ROWS = dict.fromkeys(("filter", "filters", "condition", "predicate"), _WHERE)
 
 
@@ -74,6 +101,17 @@ def where_advice(name: str) -> str | None:
     'give the filter as where='
     """
     return _CHANGED_ROWS.get(name) or option_advice(name)
+
+
+def merge_advice(name: str) -> str | None:
+    """Return what to write instead of an argument of `merge`. None: it is not known.
+
+    >>> merge_advice("source")
+    'give the rows as rows='
+    >>> merge_advice("evolve") == merge_advice("options")
+    True
+    """
+    return MERGE.get(name) or (_EXECUTE if option_advice(name) else None)
 
 
 def partition_advice(name: str) -> str | None:

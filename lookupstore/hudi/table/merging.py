@@ -11,7 +11,9 @@ from lookupstore.filters import Filter, merge_clause
 from lookupstore.hudi.write.assignments import Assigned
 from lookupstore.hudi.write.hoodie.meaning import GivenOptions
 from lookupstore.hudi.write.merge_plan import GivenClause, GivenMerge
+from lookupstore.hudi.write.options import option_advice
 from lookupstore.hudi.write.result import WriteResult
+from lookupstore.keywords import with_advice
 
 
 class Execute(Protocol):
@@ -121,6 +123,7 @@ class TableMerge:
             return self.when_matched_delete(said.where)
         return self.when_matched_update(said.sets, where=said.where)
 
+    @with_advice(option_advice)
     def execute(self, *, options: GivenOptions | None = None, dry_run: bool = False) -> WriteResult:
         """Execute all clauses in one commit.
 

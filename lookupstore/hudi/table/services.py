@@ -33,6 +33,7 @@ from lookupstore.hudi.services.rollback import (
 )
 from lookupstore.hudi.services.savepoint import delete_savepoint, make_savepoint, savepoints
 from lookupstore.hudi.services.unfinished import delete_unfinished
+from lookupstore.hudi.table.advice import CLEAN, SERVICE
 from lookupstore.hudi.table.handle import TableHandle
 from lookupstore.hudi.timeline.given_times import given_instant
 from lookupstore.hudi.timeline.plans import SavepointMetadata
@@ -40,6 +41,7 @@ from lookupstore.hudi.timeline.timeline import Instant
 from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.hudi.write.result import WriteResult
+from lookupstore.keywords import with_advice
 from lookupstore.progress import progress_bars
 from lookupstore.storage.uris import shown_uri
 
@@ -47,6 +49,7 @@ from lookupstore.storage.uris import shown_uri
 class ServiceVerbs(TableHandle):
     """Methods that maintain a table."""
 
+    @with_advice(SERVICE.get)
     def rollback(
         self,
         instant: str | Instant | None = None,
@@ -106,6 +109,7 @@ class ServiceVerbs(TableHandle):
                     f"another program; if you know that it died, call rollback({one.time!r})"
                 )
 
+    @with_advice(SERVICE.get)
     def savepoint(
         self,
         instant: str | Instant | None = None,
@@ -145,6 +149,7 @@ class ServiceVerbs(TableHandle):
         """Return the metadata of each savepoint, by the request time of its commit."""
         return savepoints(self.view())
 
+    @with_advice(SERVICE.get)
     def delete_savepoint(
         self,
         instant: str | Instant,
@@ -173,6 +178,7 @@ class ServiceVerbs(TableHandle):
         with self._locked(wait, metadata, lock) as (view, held):
             delete_savepoint(view, instant, held)
 
+    @with_advice(SERVICE.get)
     def restore(
         self,
         savepoint: str | Instant,
@@ -237,6 +243,7 @@ class ServiceVerbs(TableHandle):
         dry_run: Literal[True],
     ) -> list[FileSlice]: ...
 
+    @with_advice(CLEAN.get)
     def clean(
         self,
         *,
@@ -310,6 +317,7 @@ class ServiceVerbs(TableHandle):
                 now=datetime.now(timezone.utc),
             )
 
+    @with_advice(SERVICE.get)
     def archive(
         self,
         *,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lookupstore.filters import Aliases, Filter
 from lookupstore.hudi.meta_columns import RECORD_KEY
 from lookupstore.hudi.read.matching import plan_matching
-from lookupstore.hudi.table.advice import partition_advice, where_advice
+from lookupstore.hudi.table.advice import merge_advice, partition_advice, where_advice
 from lookupstore.hudi.table.merging import TableMerge
 from lookupstore.hudi.table.services import ServiceVerbs
 from lookupstore.hudi.view import TableView
@@ -245,6 +245,7 @@ class WriteVerbs(ServiceVerbs):
         update_matching = partial(_update_matching, sets=set, where=where)
         return self._written(options, dry_run, UPSERT, update_matching)
 
+    @with_advice(merge_advice)
     def merge(self, rows: Any, on: str | Sequence[str] | None = None) -> TableMerge:
         """Begin a merge of rows into the table, to which the returned object adds clauses.
 

@@ -223,14 +223,23 @@ class ChangeEncoding:
             if bad is None:
                 raise
             row = int(np.argmin(bad))
-            for name, column in zip(self.keys.names, columns, strict=True):
-                if not column[row].is_valid and name not in self.keys.nullable:
-                    what = f"the key column {name!r} is null; leave the row out"
-                    break
-            else:
-                shown = self._shown(batch, row)
-                what = f"the key of the store, {self.keys!r}, cannot hold {shown}"
+            what = self._unfit_key(batch.slice(row, 1))
             raise ValueError(f"changes: {self._where(batch, row, arrivals)}{what}") from None
+
+    def _unfit_key(self, row: pa.RecordBatch) -> str:
+        """Return which key column of one row the store cannot hold, and what to do."""
+        for field in self.keys.schema:
+            values = row.column(field.name)
+            if not values[0].is_valid:
+                if field.name not in self.keys.nullable:
+                    return f"the key column {field.name!r} is null; leave the row out"
+            elif KeySchema(pa.schema([field])).encode_masked([values])[1] is not None:
+                break
+        return (
+            f"the key column {field.name!r} is {shown_value(row.column(field.name)[0])}, which "
+            f"{field.type} of the store cannot hold; change the value, or build the store with "
+            "another type"
+        )
 
     def _fitted(self, batch: pa.RecordBatch, field: pa.Field, arrivals: Numbers) -> pa.Array:
         """Return a value column in the type of the store, or nulls if the changes lack it."""

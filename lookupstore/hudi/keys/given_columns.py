@@ -6,6 +6,7 @@ rounded, but raise an error that names the column and row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from lookupstore.hudi.keys.table_schema import TableSchema, is_wider
 from lookupstore.hudi.meta_columns import META_COLUMNS
 from lookupstore.source.source import Source
 
+# Name of a column in which pandas and pyarrow write an index without a name.
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _EVOLVE = "pass options=WriteOptions(evolve=True)"
 
 #: Choice for the table's columns that rows lack: stored rows keep their values.
@@ -314,6 +317,11 @@ def _refused_error(
         leave = f"drop it from the {what}"
         if in_index:
             leave = "call .reset_index(drop=True): it is the index of the frame"
+        elif _PANDAS_INDEX.fullmatch(field.name):
+            leave = (
+                "write the file with to_parquet(index=False) of pandas, or make the table with "
+                "pyarrow.Table.from_pandas(frame, preserve_index=False)"
+            )
         elif not field.name:
             leave = "write the file without the index, such as by to_csv(index=False) of pandas"
         others = f"to add it, {_EVOLVE}; to leave it out, {leave}"

@@ -309,6 +309,20 @@ def test_a_named_index_of_pandas_is_no_column_for_its_user(tmp_path: Path) -> No
     assert table.upsert(frame.reset_index(drop=True)).rows_inserted == 1
 
 
+def test_an_index_that_pandas_wrote_to_a_file_is_named_as_such(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", pa.schema({"id": pa.int64(), "v": pa.string()}))
+    frame = pd.DataFrame({"id": [1, 2], "v": ["a", "b"]}).iloc[1:].set_index([[7]])
+    frame.to_parquet(tmp_path / "rows.parquet")
+    stream = pa.Table.from_pandas(frame).to_reader()
+    for rows in (tmp_path / "rows.parquet", stream):
+        with pytest.raises(ValueError, match=r"'__index_level_0__'; .* to_parquet\(index=False\)"):
+            table.upsert(rows)
+    frame.to_parquet(tmp_path / "rows.parquet", index=False)
+    assert table.upsert(tmp_path / "rows.parquet").rows_inserted == 1
+    kept = pa.Table.from_pandas(frame, preserve_index=False)
+    assert table.upsert(kept.to_reader()).rows_updated == 1
+
+
 def test_a_series_that_is_an_arrow_stream_is_one_column(tmp_path: Path) -> None:
     """As from pandas 3 on, where a stream of a row with several types fails in Arrow."""
 

@@ -60,7 +60,7 @@ def computed_value(text: str, aliases: Aliases) -> pc.Expression:
     >>> ds.dataset(row).to_table(columns={"km": computed_value("target.km * 2", aliases)})["km"][0]
     <pyarrow.Int64Scalar: 6>
     """
-    tree = parsed_sql(text).transform(lambda node: _resolved(node, aliases))
+    tree = parsed_sql(text, _KNOWN).transform(lambda node: _resolved(node, aliases))
     return _ValueReader(aliases.columns).computed(tree).expression
 
 

@@ -51,8 +51,12 @@ PARTS: Mapping[type[exp.Expression], tuple[str, ...]] = {
 _USUAL = ("this", "expression")
 
 
-def parsed_sql(text: str) -> Any:
-    """Return the root of the tree of a condition in SQL.
+def parsed_sql(text: str, write: str = _WRITE) -> Any:
+    """Return the root of the tree of a condition or value in SQL.
+
+    Args:
+        text: SQL.
+        write: Remedy in the error if the text is not SQL: what can be written.
 
     Raises:
         ValueError: If the text is not a condition, or is too long or nested too deeply.
@@ -76,7 +80,7 @@ def parsed_sql(text: str) -> Any:
         where = said.get("highlight") or ""
         place = f" at line {said['line']}, column {said['col']}" if said.get("line") else ""
         near = f", near '{_cut(where)}'" if where else ""
-        raise text_error(text, f"{_NOT_SQL}{place}{near}", _WRITE) from None
+        raise text_error(text, f"{_NOT_SQL}{place}{near}", write) from None
     except SqlglotError as error:
         raise text_error(
             text, f"is no SQL: {_cut(str(error))}", "close its quotes and comments"
@@ -84,9 +88,9 @@ def parsed_sql(text: str) -> Any:
     except (RecursionError, ValueError):
         raise
     except Exception as error:  # some texts make the parser itself fail
-        raise text_error(text, _NOT_SQL, _WRITE) from error
+        raise text_error(text, _NOT_SQL, write) from error
     if not found or found[0] is None:
-        raise text_error(text, _NOT_SQL, _WRITE)
+        raise text_error(text, _NOT_SQL, write)
     return found[0]
 
 

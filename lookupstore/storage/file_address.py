@@ -82,6 +82,16 @@ class FileAddress:
             raise CorruptionError(self.shown, 0, f"{nbytes} bytes", f"{found} bytes")
         return file
 
+    def fetched(self, nbytes: int) -> FetchedFile:
+        """Read all bytes of the file, and return its address with them.
+
+        Args:
+            nbytes: Size of the file, as for `open`.
+        """
+        with self.open(nbytes) as file:
+            content = file.read_at(nbytes, 0)
+        return FetchedFile(self.filesystem, self.path, self.shown, content)
+
     def open_whole(self, nbytes: int | None = None, most: int = _STORE_BYTES) -> pa.NativeFile:
         """Open the file to read most of it: a small object is read at once, by one request.
 
@@ -180,6 +190,21 @@ class FileAddress:
         if not is_local(self.filesystem):
             return 0o666
         return os.stat(self.path).st_mode & 0o666
+
+
+@dataclass(frozen=True)
+class FetchedFile(FileAddress):
+    """The address of a file whose bytes are in memory.
+
+    Attributes:
+        content: The bytes.
+    """
+
+    content: bytes
+
+    def open(self, nbytes: int | None = None) -> pa.NativeFile:
+        """Open the bytes; see `FileAddress.open`."""
+        return pa.BufferReader(self.content)
 
 
 def is_local(filesystem: fs.FileSystem) -> bool:

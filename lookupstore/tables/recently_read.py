@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 Content = TypeVar("Content")
+Raw = TypeVar("Raw")
 
 
 class RecentlyRead(Generic[Content]):
@@ -41,6 +42,7 @@ class RecentlyRead(Generic[Content]):
         self._total = 0
         # Of each file that is being read.
         self._reading: dict[Hashable, threading.Lock] = {}
+        self._parsing = threading.Lock()
 
     def __contains__(self, identity: Hashable) -> bool:
         """Return whether the content of a file is kept."""
@@ -70,6 +72,29 @@ class RecentlyRead(Generic[Content]):
         finally:
             with self._lock:
                 self._reading.pop(identity, None)
+
+    def parsed(
+        self, identity: Hashable, fetch: Callable[[], Raw], parse: Callable[[Raw], Content]
+    ) -> Content:
+        """Return the content of a small file, most of whose time is that of Python code.
+
+        Many threads may fetch files, but one at a time parses one: threads that run Python code
+        wait for each other at every step.
+
+        Args:
+            identity: Identity of the file, which no other file has.
+            fetch: Function that reads the file.
+            parse: Function that returns the content of what was read.
+
+        Raises: The errors of `fetch` and `parse`.
+        """
+
+        def read() -> Content:
+            raw = fetch()
+            with self._parsing:
+                return parse(raw)
+
+        return self.get(identity, read)
 
     def keep(self, identity: Hashable, content: Content) -> None:
         """Keep the content of a file, unless it is kept.

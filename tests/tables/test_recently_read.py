@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 import random
 import threading
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.forks import fork, in_child
@@ -45,6 +47,28 @@ def test_a_content_above_the_bound_stays_until_the_next() -> None:
     for name in ("large", "large", "small", "large"):
         kept.get(name, lambda name=name: read.append(name) or bytes(50 if name == "large" else 1))
     assert read == ["large", "small", "large"]
+
+
+def test_many_threads_fetch_and_one_parses() -> None:
+    kept: RecentlyRead[bytes] = RecentlyRead(100, len)
+    fetched, parsing = threading.Barrier(4, timeout=30), threading.Semaphore(1)
+
+    def fetch(name: str) -> str:
+        fetched.wait()  # until all files are being fetched
+        return name
+
+    def parse(name: str) -> bytes:
+        assert parsing.acquire(blocking=False)
+        time.sleep(0.01)
+        parsing.release()
+        return name.encode()
+
+    def get(name: str) -> bytes:
+        return kept.parsed(name, lambda: fetch(name), parse)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(get, "abcd")) == [b"a", b"b", b"c", b"d"]
+    assert kept.get("a", bytes) == b"a"
 
 
 def test_threads_read_a_file_once_and_others_at_once() -> None:

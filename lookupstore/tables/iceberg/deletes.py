@@ -8,8 +8,8 @@ Source: "Scan Planning" and "Delete Formats" in the specification of Iceberg.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from lookupstore.tables.columns import FIELD_ID, without_ids
 from lookupstore.tables.iceberg.manifests import PATH_ID
 from lookupstore.tables.iceberg.puffin import vectors_of
 from lookupstore.tables.recently_read import RecentlyRead
-from lookupstore.tables.rows import rows_of
+from lookupstore.tables.rows import reading, rows_of
 from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
 
 #: Format of files of deletion vectors.
@@ -39,6 +39,8 @@ _POSITIONS = pa.schema([
 _MOST_LOADED = 8 << 20
 # Memory of a data file in a delete file besides its positions, in positions.
 _OF_PATH = 64
+# Most bytes of a delete file that takes more time of Python code than of decoding.
+_SMALL = 256 << 10
 
 _Positions = Mapping[str, npt.NDArray[np.int64]]
 
@@ -115,8 +117,12 @@ class _DeleteFiles:
         """Return the positions in a data file that a delete file has. None: none."""
         description, table_id, files = self._state
         file = files[path]
-        identity = table_id, path, file.nbytes
-        return _loaded.get(identity, lambda: _positions(description, file)).get(data_file)
+        identity, parse = (table_id, path, file.nbytes), partial(_positions, description)
+        if file.address.is_remote and file.nbytes <= _SMALL:
+            found = _loaded.parsed(identity, partial(_fetched, file), parse)
+        else:
+            found = _loaded.get(identity, partial(parse, file))
+        return found.get(data_file)
 
 
 @dataclass(frozen=True)
@@ -220,6 +226,12 @@ def _count(positions: _Positions) -> int:
 
 
 _loaded: RecentlyRead[_Positions] = RecentlyRead(_MOST_LOADED, _count)
+
+
+def _fetched(file: TableFile) -> TableFile:
+    """Return a delete file whose bytes are in memory."""
+    with reading(file):
+        return replace(file, address=file.address.fetched(file.nbytes))
 
 
 def _positions(description: str, file: TableFile) -> _Positions:

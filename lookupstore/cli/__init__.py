@@ -52,8 +52,27 @@ _COMMANDS = {
     "hudi": ("lookupstore.cli.hudi_group", "Create, read, change and check Hudi tables."),
     "demo": ("lookupstore.cli.demo", "Enrich 336,776 flights with three lookup joins."),
 }
+# Commands that other tools give several names.
+_CHANGE = "'lookupstore upsert STORE SOURCE', or 'lookupstore hudi upsert TABLE FILE'."
+_FIND = "'lookupstore get STORE KEY', or 'lookupstore scan STORE --where SQL'."
 # Names that other tools give their commands.
 _INSTEAD = {
+    "update": "'lookupstore upsert STORE SOURCE', or 'lookupstore hudi update TABLE'.",
+    "insert": _CHANGE,
+    "put": _CHANGE,
+    "merge": "'lookupstore upsert STORE SOURCE', or 'lookupstore hudi merge TABLE FILE'.",
+    "remove": "'lookupstore delete STORE KEY'.",
+    "lookup": _FIND,
+    "find": _FIND,
+    "search": _FIND,
+    "query": _FIND,
+    "select": _FIND,
+    "schema": "'lookupstore info PATH'.",
+    "describe": "'lookupstore info PATH'.",
+    "create": "'lookupstore build SOURCE STORE --key A,B', or 'lookupstore hudi create TABLE'.",
+    "import": "'lookupstore build SOURCE STORE --key A,B'.",
+    "copy": "'lookupstore publish STORE PATH'.",
+    "vacuum": "'lookupstore expire STORE', or 'lookupstore hudi clean TABLE'.",
     "restore": "'lookupstore publish STORE STORE --version N --overwrite', or 'lookupstore hudi "
     "restore TABLE INSTANT'.",
     "history": "'lookupstore versions STORE', or 'lookupstore hudi history TABLE'.",

@@ -92,6 +92,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("get users 1 --format csv", "No such option '--format'. Use '--output'. (see"),
         ("versions users --csv", "No such option '--csv'. Use '--output csv'. (see"),
         ("scan users --csv", "No such option '--csv'. Use '--output csv'. (see"),
+        ("update users", "No such command 'update'. Use 'lookupstore upsert STORE SOURCE', or"),
+        ("select users", "No such command 'select'. Use 'lookupstore get STORE KEY', or"),
+        ("schema users", "No such command 'schema'. Use 'lookupstore info PATH'. (see"),
+        ("remove users 1", "No such command 'remove'. Use 'lookupstore delete STORE KEY'. (see"),
         ("count users", "No such command 'count'. Use 'lookupstore info STORE', which prints"),
         ("scan users -o -", "-o -: give -o the name of a file; to print rows, use --output"),
         (

@@ -187,12 +187,12 @@ def _write_answers(
         write_file(out, schema, batches, answers.lines(shown))
     elif output == "json":
         write_text(answers.lines(shown))
-    elif output != "table":
-        write_rows(schema, batches, output)
     else:
-        first = next(batches, None)
-        if first is not None:
-            rows = chain([first], batches)
+        first = next(batches, None)  # an error of the first keys leaves the output empty
+        rows = batches if first is None else chain([first], batches)
+        if output != "table":
+            write_rows(schema, rows, output)
+        elif first is not None:
             most = answers.asked if is_typed else None
             write_first_rows(schema, rows, output, most, "-o FILE or --output csv writes all")
 

@@ -230,6 +230,8 @@ def test_nothing_asked(store: Path, tmp_path: Path) -> None:
     (["--keys", "-"], b"PAR1....", 2, "Parquet is not read from standard input; name the file"),
     (["--keys", "-"], b"one\n", 2, "'one' is not int64, the type of the key field 'id'"),
     (["--keys", "-"], b"\xff\n", 1, "standard input is not text in UTF-8"),
+    (["--keys", "-", "--output", "csv"], b"one\n", 2, "'one' is not int64, the type of the key"),
+    (["--keys", "-", "--output", "arrow"], b"one\n", 2, "'one' is not int64, the type of the key"),
     (["--keys", "none.parquet"], b"", 2, "none.parquet"),
     (["--keys", "-", "-o", "x.txt"], b"1", 2, "-o x.txt: name a file of this machine that"),
     (["--keys", "-", "-o", "s3://b/x.csv"], b"1", 2, "name a file of this machine"),

@@ -29,6 +29,7 @@ from lookupstore.source.streams import (
     FROM_THE_END,
     IPC_FILE,
     IPC_STREAM,
+    NOT_UTF8,
     first_line,
     open_stream,
     rejoined,
@@ -256,6 +257,9 @@ def _of_stream(file: BinaryIO, name: str, wanted: _Columns) -> Keys:
     for magic, kind in FROM_THE_END.items():
         if head.startswith(magic):
             raise click.UsageError(f"--keys: {kind} is not read from {name}; name the file")
+    for magic, said in NOT_UTF8.items():
+        if head.startswith(magic):
+            raise click.UsageError(f"--keys: {name} is {said}")
     whole = rejoined(head, file)
     if head.startswith((IPC_FILE, IPC_STREAM)):
         check_no_notation(wanted.text, f"--keys {name} is not CSV")
@@ -386,4 +390,7 @@ def _texts(lines: list[bytes], name: str) -> pa.Array:
     try:
         return pa.array(lines, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
-        raise click.ClickException(f"--keys: {name} is not text in UTF-8") from None
+        raise click.ClickException(
+            f"--keys: {name} is not text in UTF-8; convert it, such as by `iconv -f latin1 -t "
+            "utf-8` if it is Latin-1"
+        ) from None

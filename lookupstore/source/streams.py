@@ -29,13 +29,17 @@ IPC_FILE, IPC_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 #: First bytes of other formats that are read from their end, and their names.
 FROM_THE_END = {b"PAR1": "Parquet", b"ORC": "ORC"}
 
-# First bytes of other files that are not text, and the remedies in errors.
-_REFUSED = {
-    b"FEA1": "Feather of version 1; write it again as version 2",
+#: First bytes of files that are not text in UTF-8, and the remedies in errors.
+NOT_UTF8 = {
     b"\x1f\x8b": "compressed by gzip; decompress it, or name a file .csv.gz",
     b"\x28\xb5\x2f\xfd": "compressed by zstd; decompress it, or name a file .csv.zst",
     b"\xff\xfe": "text in UTF-16; convert it to UTF-8, such as by `iconv -f utf-16 -t utf-8`",
     b"\xfe\xff": "text in UTF-16; convert it to UTF-8, such as by `iconv -f utf-16 -t utf-8`",
+}
+# First bytes of all files that are not rows of text, and the remedies in errors.
+_REFUSED = {
+    **NOT_UTF8,
+    b"FEA1": "Feather of version 1; write it again as version 2",
     b"[": "a JSON array; convert it to JSON lines, such as by `jq -c '.[]'`",
 }
 #: Byte-order mark with which a text in UTF-8 may begin.

@@ -53,6 +53,15 @@ _OPTIONS = {
     "--record-key": "--key",
     "--schema": "--like",
 }
+# Commands of stores, and the commands of Hudi tables that do the same.
+_HUDI_COMMANDS = {
+    "upsert": "upsert TABLE FILE",
+    "delete": "delete TABLE KEY",
+    "changes": "changes TABLE",
+    "versions": "history TABLE",
+    "expire": "clean TABLE --retain-commits N",
+    "compact": "cluster TABLE --by A,B",
+}
 # Flags of arguments with other names.
 _FLAGS = {"record_key": "key", "version": "table-version"}
 
@@ -75,6 +84,12 @@ def _build_of_table(found: re.Match[str]) -> str:
     is_followed = context is not None and context.invoked_subcommand == "follow"
     command = "follow" if is_followed else "build"
     return f"run: lookupstore {command} {shlex.quote(folder)} STORE --key COLUMN"
+
+
+def _of_hudi_table(found: re.Match[str]) -> str:
+    context = click.get_current_context(silent=True)
+    command = _HUDI_COMMANDS.get((context and context.invoked_subcommand) or "")
+    return found[0] if command is None else f"{found[1]}; run 'lookupstore hudi {command}'"
 
 
 def _made_by(_: re.Match[str]) -> str:
@@ -243,6 +258,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
         r"make one by 'lookupstore hudi savepoint TABLE \1', then"
     ),
     r"choose the other columns, or give rows as": "choose others with --columns, or give rows as",
+    r"(not a lookupstore store, but a Hudi table); lookupstore\.build makes .*$": _of_hudi_table,
     r"\blookupstore\.build makes": _made_by,
     r"open it with lookupstore\.open\(('.*?'|\".*?\")\), and give its rows: store\.scan\(\)": (
         _rows_of_store

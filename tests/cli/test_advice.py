@@ -122,6 +122,24 @@ def test_advice(here: Path, line: str, said: str) -> None:
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("upsert table u.csv", "run 'lookupstore hudi upsert TABLE FILE'"),
+        ("delete table 1", "run 'lookupstore hudi delete TABLE KEY'"),
+        ("changes table", "run 'lookupstore hudi changes TABLE'"),
+        ("versions table", "run 'lookupstore hudi history TABLE'"),
+        ("expire table", "run 'lookupstore hudi clean TABLE --retain-commits N'"),
+        ("compact table", "run 'lookupstore hudi cluster TABLE --by A,B'"),
+        ("warm table", "'lookupstore build' makes a store of its rows"),
+    ],
+)
+def test_commands_of_stores_name_those_of_hudi_tables(here: Path, line: str, said: str) -> None:
+    done = click.testing.CliRunner().invoke(main, line.split())
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"not a lookupstore store, but a Hudi table; {said}\n" in done.stderr
+
+
 def test_a_later_time_is_given_by_an_option(here: Path) -> None:
     table = HudiTable.open("table")
     table.upsert(table.scan(columns=["id", "name"]))

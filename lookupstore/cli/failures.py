@@ -117,6 +117,11 @@ def _clause(found: re.Match[str]) -> str:
     return f"--when '{found[1].replace('_', ' ')} then {found[2]}': "
 
 
+# Remedy for texts in a column of Parquet and the like whose values are of another type in a store.
+_AS_CSV = (
+    "give the rows as CSV, whose texts are read as that type: lookupstore head FILE -n ROWS -o "
+    "FILE.csv"
+)
 # Remedies of the library for Python, with their equivalents on the command line.
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^(\w+) is (.*), but options say (.*); give one of them": _contradiction,
@@ -258,6 +263,13 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
         r"make one by 'lookupstore hudi savepoint TABLE \1', then"
     ),
     r"choose the other columns, or give rows as": "choose others with --columns, or give rows as",
+    r"^keys: (the field '.*' is .*; found (?:large_)?string(?:_view)?); give .*$": (
+        rf"\1; {_AS_CSV}"
+    ),
+    r"^keys: ('.*' is (?:large_)?string(?:_view)?; give \S+), such as .*$": rf"\1; {_AS_CSV}",
+    r"(the fact column '.*' is (?:large_)?string(?:_view)?, .*); cast the fact column$": (
+        rf"\1; {_AS_CSV}"
+    ),
     r"(not a lookupstore store, but a Hudi table); lookupstore\.build makes .*$": _of_hudi_table,
     r"\blookupstore\.build makes": _made_by,
     r"open it with lookupstore\.open\(('.*?'|\".*?\")\), and give its rows: store\.scan\(\)": (

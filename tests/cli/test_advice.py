@@ -140,6 +140,29 @@ def test_commands_of_stores_name_those_of_hudi_tables(here: Path, line: str, sai
     assert f"not a lookupstore store, but a Hudi table; {said}\n" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "get users --keys {}",
+        "delete users --keys {}",
+        "upsert users {} --rule name:partial",
+        "join {} users --on id --output csv",
+        "hudi delete table --keys {}",
+    ],
+)
+def test_texts_of_numbers_in_parquet_are_given_as_csv(here: Path, line: str) -> None:
+    pq.write_table(pa.table({"id": ["1", "2"]}), "texts.parquet")
+    run = click.testing.CliRunner().invoke
+    refused = run(main, line.format("texts.parquet").split())
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    remedy = "lookupstore head FILE -n ROWS -o FILE.csv\n"
+    assert refused.stderr.endswith(
+        f"give the rows as CSV, whose texts are read as that type: {remedy}"
+    )
+    assert run(main, ["head", "texts.parquet", "-n", "9", "-o", "texts.csv"]).exit_code == 0
+    assert run(main, line.format("texts.csv").split()).exit_code == 0
+
+
 def test_a_later_time_is_given_by_an_option(here: Path) -> None:
     table = HudiTable.open("table")
     table.upsert(table.scan(columns=["id", "name"]))

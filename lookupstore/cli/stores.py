@@ -214,9 +214,14 @@ def expire(path: str, retain: str, keep: int, dry_run: bool, output: str) -> int
         verb = "would remove" if dry_run else "removed"
         numbers = ", ".join(map(str, removed.versions))
         which = f" ({numbers})" if dry_run and numbers else ""
+        left = {one.number for one in version_files.list_names(version_files.located(path))}
+        replaced = len(left - {*removed.versions}) - keep
+        kept = ""
+        if seconds > 0 and replaced > 0:
+            kept = f"; {counted(replaced, 'replaced version')} kept: --retain is {retain}"
         echo(
             f"{shown_uri(path)}: {verb} {counted(len(removed.versions), 'version')}{which} and "
-            f"{counted(removed.files, 'file')}, {counted(removed.bytes, 'byte')}"
+            f"{counted(removed.files, 'file')}, {counted(removed.bytes, 'byte')}{kept}"
         )
     if removed.failed:
         what = counted(removed.failed, "file")

@@ -766,10 +766,15 @@ def test_versions_as_csv(versioned: Path) -> None:
 
 def test_expire(versioned: Path) -> None:
     kept = run("expire", versioned)
-    assert kept.stdout == f"{versioned}: removed 0 versions and 0 files, 0 bytes\n"
+    assert kept.stdout == (
+        f"{versioned}: removed 0 versions and 0 files, 0 bytes; 2 replaced versions kept: --retain "
+        "is 1h\n"
+    )
+    assert run("expire", versioned, "--keep", 3).stdout.endswith(" 0 bytes\n")
     before = sorted(versioned.rglob("*"))
     would = run("expire", versioned, "--retain", 0, "--dry-run")
     assert would.stdout.startswith(f"{versioned}: would remove 2 versions (1, 2) and 2 files, ")
+    assert would.stdout.endswith(" bytes\n")
     would = run("expire", versioned, "--retain", 0, "--keep", 2, "--dry-run", "--output", "json")
     assert sorted(versioned.rglob("*")) == before
     told = json.loads(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -105,6 +105,20 @@ def sql_expression(text: str, columns: pa.Schema) -> pc.Expression:
         return ConditionReader(columns).condition(parsed_sql(text), whole=False)
     except RecursionError:
         raise text_error(text, "is nested too deeply", REMEDY) from None
+    except ValueError:
+        name = _unquoted_name(text, columns.names)
+        if name is None:
+            raise
+        raise text_error(text, "is not read", f'write the column as "{name}"') from None
+
+
+def _unquoted_name(text: str, names: Iterable[str]) -> str | None:
+    """Return the first name in a condition that needs double quotes and lacks them, if any."""
+    for name in names:
+        is_odd = re.search(r"[^\w.]", name)
+        if is_odd and re.search(rf"(?<!['\"]){re.escape(name)}(?!['\"])", text):
+            return name.replace('"', '""')
+    return None
 
 
 class ConditionReader:

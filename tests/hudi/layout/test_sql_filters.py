@@ -6,6 +6,7 @@ They change each day; LOOKUPSTORE_TEST_SEED=N repeats a run that printed N.
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -500,3 +501,22 @@ def test_the_end_of_the_year_9999(tmp_path: Path, zone: str | None) -> None:
                     found = table.scan(columns=["id"], filter=text).column(0).to_pylist()
                     assert sorted(found) == sorted(one for (one,) in expected), text
                     assert str(table.explain_scan(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Kunden Nr = 7", '"Kunden Nr"'),
+        ("Kunden Nr > 5 and Kunden Nr < 9", '"Kunden Nr"'),
+        ("Größe (cm) > 100", '"Größe (cm)"'),
+        ("a-b > 1", '"a-b"'),
+        ('in " > 1', '"in """'),
+    ],
+)
+def test_names_that_need_double_quotes(text: str, name: str) -> None:
+    columns = pa.schema([(one, pa.int64()) for one in ("Kunden Nr", "Größe (cm)", "a-b", 'in "')])
+    with pytest.raises(ValueError, match=f" is not read; write the column as {re.escape(name)}$"):
+        filter_expression(text, columns)
+    filter_expression(f"{name} > 1", columns)
+    with pytest.raises(ValueError, match="x is no column"):
+        filter_expression("x = 'Kunden Nr'", columns)

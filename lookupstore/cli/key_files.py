@@ -309,6 +309,8 @@ def _of_text(head: bytes, whole: BinaryIO, name: str, wanted: _Columns) -> Keys:
             raise wanted.missing_error(name, names)
         if _is_json(head, key.names):
             raise _json_error(name)
+        if _has_names_in_other_case(names, key):
+            raise wanted.missing_error(name, names)
         if len(key) == 1:
             return Keys(key_types(key), _parsed_lines(_lines(whole, name), key, name))
         lines = CsvDialect(separator=",", names=tuple(key.names))
@@ -324,6 +326,17 @@ def _names_in(head: bytes, name: str, dialect: CsvDialect) -> Sequence[str]:
         return names_at(head, name, dialect)
     except ValueError:  # a key in the form in which users type it
         return ()
+
+
+def _has_names_in_other_case(names: Sequence[str], key: pa.Schema) -> bool:
+    """Return whether a first line is no key, and has the names of the key columns in other case."""
+    if sorted(one.lower() for one in names) != sorted(one.lower() for one in key.names):
+        return False
+    try:
+        parse_columns([pa.array([one]) for one in names], key)
+    except ValueError:
+        return True
+    return False
 
 
 def _json_error(name: str) -> click.UsageError:

@@ -258,6 +258,20 @@ def test_files_without_the_key(store: Path, tmp_path: Path) -> None:
         assert f"--keys {tmp_path / name}: no key column 'id'; it has ['x']" in refused.stderr
 
 
+def test_names_in_other_case_are_not_keys(store: Path, tmp_path: Path) -> None:
+    refused = run("get", store, "--keys", "-", given=b"ID\n3\n")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--keys standard input: no key column 'id'; it has ['ID']" in refused.stderr
+    rows = pa.table({"land": ["de", "Nr"], "nr": [5, 6], "v": [1, 2]})
+    lookupstore.build(rows, tmp_path / "two", key=["land", "nr"]).close()
+    refused = run("get", tmp_path / "two", "--keys", "-", given=b"Land,Nr\nde,5\n")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--keys standard input: no key column 'land'; it has ['Land', 'Nr']" in refused.stderr
+    lookupstore.build({"id": ["ID", "x"], "v": [1, 2]}, tmp_path / "texts", key="id").close()
+    found = run("get", tmp_path / "texts", "--keys", "-", "--output", "csv", given=b"ID\nx\n")
+    assert (found.exit_code, found.stdout) == (0, "id,v\nID,1\nx,2\n")
+
+
 def test_a_byte_order_mark_is_no_part_of_a_key(store: Path, tmp_path: Path) -> None:
     for name, content in (("a.txt", b"3\n6\n"), ("b.csv", b"id\n3\n6\n"), ("c.txt", b"3\n6")):
         (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + content)

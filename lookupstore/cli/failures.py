@@ -270,6 +270,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"(the fact column '.*' is (?:large_)?string(?:_view)?, .*); cast the fact column$": (
         rf"\1; {_AS_CSV}"
     ),
+    r": open the table again$": (
+        "; run the command again, with a newer --version or --as-of if you gave one"
+    ),
     r"(not a lookupstore store, but a Hudi table); lookupstore\.build makes .*$": _of_hudi_table,
     r"\blookupstore\.build makes": _made_by,
     r"open it with lookupstore\.open\(('.*?'|\".*?\")\), and give its rows: store\.scan\(\)": (

@@ -75,6 +75,22 @@ def test_former_rows_need_no_key(kind: Any, tmp_path: Path) -> None:
         assert "--version is 99, but the" in refusal(verb, path, "--version", 99)
 
 
+def test_a_version_whose_files_are_gone(tmp_path: Path) -> None:
+    table = DeltaChanges(tmp_path)
+    table.commit({1: 10}, MIDNIGHT - 5)
+    _, version = table.latest()
+    (old,) = tmp_path.rglob("*.parquet")
+    table.commit({3: 30}, MIDNIGHT + 5)
+    old.unlink()
+    gone = run("head", table.given, "--version", version)
+    assert gone.exit_code == 1
+    assert gone.stderr.endswith(
+        "gone; a vacuum or expiry of the table deleted it; run the command again, with a newer "
+        "--version or --as-of if you gave one\n"
+    )
+    assert lines("head", table.given) == [{"id": 3, "v": 30}]
+
+
 def test_former_rows_of_a_hudi_table(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = HudiTable.create(path, arrow({}).schema, record_key="id")

@@ -155,7 +155,7 @@ def test_commands_and_options_that_were_meant() -> None:
     assert "'tail'. Use 'lookupstore scan STORE --reverse --limit N'" in said("tail", "store")
     assert "'restore'. Use 'lookupstore publish STORE STORE --version N" in said("restore", "store")
     assert "'history'. Use 'lookupstore versions STORE'" in said("history", "store")
-    assert "'cache'. Use 'lookupstore doctor'" in said("cache")
+    assert "'clear'. Use 'lookupstore cache --clear'" in said("clear")
     assert "'cache'. Did you mean 'archive'?" in said("hudi", "cache")
     listed = "'INSTANT'. ('lookupstore hudi savepoint TABLE --list' lists the instants to give)"
     assert f"Missing argument {listed}" in said("hudi", "restore", "table")

@@ -319,8 +319,9 @@ class DeletesHistory:
         )
 
     def _meets_null(self, keys: _Keys) -> bool:
-        rows = [self._now(row) for one in self._data for row in one.rows]
-        there = [row[number] for row in rows for number in keys.ids]
+        """Return whether keys are compared with null, or with a column that a file lacks."""
+        rows = [row for one in self._data for row in one.rows]
+        there = [row.get(number) for row in rows for number in keys.ids]
         return None in there or any(None in key for key in keys.keys)
 
     def _deletes(self, keys: _Keys, one: _Data, row: Row) -> bool:

@@ -31,7 +31,7 @@ from lookupstore.store.change_shapes import SHAPES, ChangesBy
 from lookupstore.store.rules import RULES, ColumnRule, Rule
 from lookupstore.store.store import open as open_store
 from lookupstore.store.upserting import upsert as upsert_store
-from lookupstore.store.version_files import Moment
+from lookupstore.store.version_times import Moment
 
 threads_option: Option = click.option(
     "--threads", type=click.IntRange(1, 64), metavar="N",

@@ -34,7 +34,8 @@ from lookupstore.storage.uris import shown_uri
 from lookupstore.store.file_checks import missing_file_error
 from lookupstore.store.manifest import DataFile
 from lookupstore.store.path_kind import PathKind, kind_of
-from lookupstore.store.version_files import number_at, read_newest, read_numbered
+from lookupstore.store.version_files import read_newest, read_numbered
+from lookupstore.store.version_times import number_at
 
 
 @click.command()

@@ -31,7 +31,7 @@ from lookupstore.source.table_objects import source_at
 from lookupstore.sst.codec import COMPRESSIONS
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
-from lookupstore.store import expiry, publishing, version_files
+from lookupstore.store import expiry, publishing, version_files, version_times
 from lookupstore.store.store import open as open_store
 
 
@@ -167,7 +167,7 @@ def _write_versions(found: list[version_files.VersionInfo], output: str) -> None
         {
             "version": one.number,
             # In the form and with the digits that `changes --since` needs to find the version.
-            "created": version_files.time_text(one.created).replace("+00:00", "Z"),
+            "created": version_times.time_text(one.created).replace("+00:00", "Z"),
             "current": one.current if output == "csv" else "*" if one.current else "",
             **({"same_as": _number_of(one.same_as, output)} if has_copies else {}),
             "rows": one.num_rows,

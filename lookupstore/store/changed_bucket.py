@@ -33,7 +33,7 @@ from lookupstore.store.manifest import (
 from lookupstore.store.new_version import settle
 from lookupstore.store.resolving import ResolvedRun
 from lookupstore.store.rules import MergeRules
-from lookupstore.store.version_files import time_text
+from lookupstore.store.version_times import time_text
 
 # False positive rate of the filters of runs. Each lookup of a key asks the filters of all runs, and
 # a false positive costs a search.

@@ -46,14 +46,12 @@ from lookupstore.store.manifest import ChangeRun, DataFile, Manifest
 from lookupstore.store.open_version import OpenVersion, open_version
 from lookupstore.store.steps import BucketLayers, steps_between
 from lookupstore.store.version_files import (
-    Moment,
     VersionName,
     gone_version_error,
     list_names,
     name_of,
-    too_early_error,
-    version_at,
 )
+from lookupstore.store.version_times import Moment, too_early_error, version_at
 
 # Number of keys that a thread looks up at a time, and approximate size of their rows in bytes.
 _KEYS = 1 << 15

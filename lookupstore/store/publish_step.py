@@ -36,8 +36,8 @@ from lookupstore.store.version_files import (
     read_version,
     remove_void,
     siblings,
-    time_text,
 )
+from lookupstore.store.version_times import time_text
 
 #: How often a publisher tries to withdraw a version if requests fail.
 WITHDRAWALS = 3

@@ -30,15 +30,14 @@ from lookupstore.store.open_version import OpenVersion, open_version
 from lookupstore.store.refreshing import Refresh, Refreshes
 from lookupstore.store.store_info import StoreInfo, info_of
 from lookupstore.store.version_files import (
-    Moment,
     VersionName,
     list_names,
     located,
     name_of,
     names_of_store,
-    number_at,
     standing,
 )
+from lookupstore.store.version_times import Moment, number_at
 from lookupstore.store.warming import Limits, warm_files
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from lookupstore.store.version_files import (
     read_newest,
     read_version,
     read_versions,
-    version_at,
 )
+from lookupstore.store.version_times import version_at
 
 changelog = importlib.import_module("lookupstore.store.changelog")
 steps = importlib.import_module("lookupstore.store.steps")
@@ -398,16 +398,16 @@ def three(tmp_path) -> LookupStore:
 
 
 def test_versions_by_time(three, monkeypatch):
-    version_files = importlib.import_module("lookupstore.store.version_files")
+    version_times = importlib.import_module("lookupstore.store.version_times")
     first = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-    real = version_files.read_version
+    real = version_times.read_version
 
     def dated(location: Any, name: Any) -> Any:
         manifest = real(location, name)
         created = first + timedelta(days=name.number - 1)
-        return replace(manifest, created=version_files.time_text(created))
+        return replace(manifest, created=version_times.time_text(created))
 
-    monkeypatch.setattr(version_files, "read_version", dated)
+    monkeypatch.setattr(version_times, "read_version", dated)
 
     def ids(since: Any, until: Any = None) -> list[int]:
         return list(three.changes(since, until).read_all()["id"].to_pylist())

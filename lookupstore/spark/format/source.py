@@ -35,7 +35,7 @@ from lookupstore.spark.options import (
 from lookupstore.spark.types import arrow_schema, spark_type, to_spark
 from lookupstore.storage.location import Location
 from lookupstore.store.store import LookupStore, version_of
-from lookupstore.store.version_files import version_at
+from lookupstore.store.version_times import version_at
 
 FORMAT = "lookupstore"
 READ_OPTIONS = (

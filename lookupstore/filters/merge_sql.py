@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from lookupstore.filters.sql_text import parsed_sql
+from lookupstore.filters.sql_text import DIALECT, parsed_sql
 
 _FORMS = (
     "write matched then update set ..., matched then delete, not matched then insert, or not "
@@ -70,7 +70,7 @@ def _when(text: str) -> Any:
     words, _, _ = text.partition(" then ")
     parsed_sql(f"({words.partition(' and ')[2] or 'true'})")
     try:
-        tree = sqlglot.parse_one(_BEFORE + text, read="duckdb")
+        tree = sqlglot.parse_one(_BEFORE + text, read=DIALECT)
         (found,) = tree.args["whens"].expressions
     except (SqlglotError, ValueError, KeyError, AttributeError, RecursionError):
         raise _clause_error(text) from None

@@ -116,7 +116,7 @@ def _unquoted_name(text: str, names: Iterable[str]) -> str | None:
     """Return the first name in a condition that needs double quotes and lacks them, if any."""
     for name in names:
         is_odd = re.search(r"[^\w.]", name)
-        if is_odd and re.search(rf"(?<!['\"]){re.escape(name)}(?!['\"])", text):
+        if is_odd and re.search(rf"(?<!['\"`]){re.escape(name)}(?!['\"`])", text):
             return name.replace('"', '""')
     return None
 

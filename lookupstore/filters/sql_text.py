@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import TokenType, exp
-from sqlglot.dialects.dialect import Dialect
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from lookupstore.errors import printable
@@ -18,7 +18,6 @@ from lookupstore.filters.limits import MOST_NESTED
 _MOST_CHARACTERS, _SHOWN = 1 << 20, 80
 # Maximum number of nodes of a part shown in errors.
 _MOST_SHOWN = 200
-_DIALECT = Dialect.get_or_raise("duckdb")
 # Maximum depth of nested functions and brackets: the parser tries each in several ways, so its time
 # is exponential in their number.
 _MOST_FUNCTIONS, _MOST_BRACKETS = 8, 2
@@ -26,6 +25,7 @@ _MOST_FUNCTIONS, _MOST_BRACKETS = 8, 2
 _BEFORE_PARENTHESES = frozenset(("and", "or", "not", "in", "like", "between", "is", "when", "then"))
 _NOT_SQL = "is no condition in SQL: not understood"
 _WRITE = "write columns, comparisons, and, or, not, in, between, like, is null"
+_GIVE_ONE = "give one, such as a >= 3, or leave the argument out"
 #: Remedy in errors of parts that are not supported.
 REMEDY = "say it otherwise, or give an expression of pyarrow.compute"
 #: Arguments allowed for each type of node; all others must be absent or false.
@@ -51,6 +51,19 @@ PARTS: Mapping[type[exp.Expression], tuple[str, ...]] = {
 _USUAL = ("this", "expression")
 
 
+class FilterSql(DuckDB):
+    """DuckDB's dialect, in which names can also be in backticks, as in Spark."""
+
+    class Tokenizer(DuckDB.Tokenizer):
+        """The words, names and values of a text."""
+
+        IDENTIFIERS: ClassVar = ['"', "`"]
+
+
+#: Dialect of conditions and assignments in SQL.
+DIALECT = FilterSql()
+
+
 def parsed_sql(text: str, write: str = _WRITE) -> Any:
     """Return the root of the tree of a condition or value in SQL.
 
@@ -68,11 +81,13 @@ def parsed_sql(text: str, write: str = _WRITE) -> Any:
             f"has {len(text):,} characters, more than {_MOST_CHARACTERS:,}",
             "give a long list as ('column', 'in', [...])",
         )
+    if not text.strip():
+        raise text_error("the empty text", "is no condition in SQL", _GIVE_ONE)
     try:
         text.encode()
-        tokens = _DIALECT.tokenize(text)
+        tokens = DIALECT.tokenize(text)
         _check_levels(text, tokens)
-        found = _DIALECT.parser().parse_into(exp.Condition, tokens, text)
+        found = DIALECT.parser().parse_into(exp.Condition, tokens, text)
     except UnicodeEncodeError:
         raise text_error(text, "cannot be written in UTF-8", "leave out lone surrogates") from None
     except ParseError as error:

@@ -253,6 +253,8 @@ def test_rounding() -> None:
         ("MATCHED AND source.op = 'D' THEN DELETE", "matched", "delete", "source.op = 'D'", None),
         ("matched then update", "matched", "update", None, None),
         ("matched then update set *", "matched", "update", None, None),
+        ("matched then update set `a b` = source.`a b`", "matched", "update", None,
+         {"a b": 'source."a b"'}),
         ("matched then update set a = 'x', target.b = source.b + 1", "matched", "update", None,
          {"a": "'x'", "b": "source.b + 1"}),
         ("not matched then insert", "unmatched", "insert", None, None),

@@ -268,6 +268,8 @@ SCHEMA = pa.schema(
         ("id = 3", pc.field("id") == 3),
         ("Id = 3", pc.field("Id") == 3),
         ('"a ""quoted"" one" = 3', pc.field('a "quoted" one') == 3),
+        ('`a "quoted" one` = 3', pc.field('a "quoted" one') == 3),  # as Spark quotes names
+        ("`s` = '`'", pc.field("s") == "`"),
         ("time < '10:30'", pc.field("time") < pa.scalar(time(10, 30))),
         ("b = 'ab'", pc.field("b") == b"ab"),
         ("local >= '2026-03-07'", pc.field("local") >= pa.scalar(datetime(2026, 3, 7))),
@@ -368,7 +370,8 @@ def test_columns_of_kindred_types_are_compared(word: str, one: pa.Array, other: 
         ("id = 1; drop table t", "is no condition in SQL"),
         ("id = 1) or (id = 2", "is no condition in SQL"),
         ("id = ", "is no condition in SQL"),
-        ("", "is no condition in SQL"),
+        ("", "the empty text is no condition in SQL; give one, such as a >= 3"),
+        ("`id = 1", "close its quotes"),
         ("select 1", "is no condition in SQL"),
         ("s = 'ab", "close its quotes"),
         ("s = 'a' 'b'", "is not read"),

@@ -5,6 +5,7 @@ The joins of a trip are answered together, one after the other for each call.
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -184,7 +185,10 @@ class _Answers:
             if kept is not None and kept.false_count:  # a null key is neither found nor missing
                 count = kept.true_count
                 keys[0] = pc.if_else(kept, keys[0], pa.scalar(None, keys[0].type))
-            found, values = answers_to(task, step.lookup, tuple(keys), moment, count)
+            try:
+                found, values = answers_to(task, step.lookup, tuple(keys), moment, count)
+            except MemoryError as error:
+                raise worker_memory_error(task.name, count) from error
             columns += values
             if step.mark:
                 columns.append(found)
@@ -237,6 +241,19 @@ def answers_to(
     seconds = time.perf_counter() - started
     task.count(rows=count, hits=found.true_count, seconds=seconds)
     return found, values
+
+
+def worker_memory_error(name: str, count: int) -> MemoryError:
+    """Return the error of a lookup for which a Python worker has too little memory."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        remedy = "raise spark.executor.memoryOverhead"
+    else:
+        remedy = (
+            f"the worker may map only {limit:,} bytes: leave spark.executor.pyspark.memory unset, "
+            "or raise it"
+        )
+    return MemoryError(f"{name}: too little memory to look up {count:,} keys; {remedy}")
 
 
 def _look_up(store: Dimension, keys: Keys, lookup: LookupTask) -> tuple[pa.BooleanArray, Columns]:

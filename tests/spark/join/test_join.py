@@ -7,6 +7,7 @@ import decimal
 import functools
 import os
 import random
+import resource
 import signal
 import time
 import uuid
@@ -15,6 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pyarrow as pa
@@ -672,6 +674,28 @@ def test_batches_are_looked_up_together(monkeypatch: pytest.MonkeyPatch, seed: i
         most = min(worker.CALL_KEYS, worker.CALL_BYTES // width)
         assert max(calls) < most + 10_000
         assert len(calls) < sum(sizes) / most + 10
+
+
+@pytest.mark.parametrize(
+    ("limit", "remedy"),
+    [
+        (512 << 20, r"only 536,870,912 bytes: leave spark\.executor\.pyspark\.memory unset"),
+        (resource.RLIM_INFINITY, r"raise spark\.executor\.memoryOverhead$"),
+    ],
+)
+def test_too_little_memory_of_a_worker_has_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, limit: int, remedy: str
+) -> None:
+    task = MagicMock()
+    task.name = "/users: version 3"
+    monkeypatch.setattr(worker, "Task", lambda lookup: task)
+    monkeypatch.setattr(worker, "answers_to", MagicMock(side_effect=MemoryError))
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limit, limit))
+    lookup: Any = SimpleNamespace(freshness=Freshness())
+    step = worker.Step(lookup, (0,), "inner", False)
+    said = f"^/users: version 3: too little memory to look up 3 keys; .*{remedy}"
+    with pytest.raises(MemoryError, match=said):
+        list(worker.look_up([step], iter([pa.array([1, 2, 3])])))
 
 
 def test_hosts_prepare_a_store_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -220,6 +220,7 @@ CLUSTERED = {"hoodie.clustering.inline": "true",
 GENERATOR = "hoodie.datasource.write.keygenerator.class"
 WRONG: dict[str, tuple[Mapping[str, Any], str]] = {
     "own": ({"evolve": True}, r"'evolve'; a dict needs Hudi's option names; pass .*\(evolve="),
+    "misspelt": ({"sort_mod": "none"}, r"'sort_mod'; .*; pass WriteOptions\(sort_mode="),
     "service": (
         {"retain_commits": 3},
         r"'retain_commits'; .*; pass WriteOptions\(services=TableServices\(retain_commits=",

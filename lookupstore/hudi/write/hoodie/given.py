@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any
 
 from lookupstore.errors import listed
@@ -14,6 +15,8 @@ from lookupstore.hudi.write.hoodie.option import HudiOption, OptionPart
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.quantities import bytes_of
 
+# Least similarity of a name to an unknown one that an error mentions.
+_ALIKE = 0.8
 _log = logging.getLogger(__name__)
 # Sets of names without effect that were logged already.
 _logged: set[frozenset[str]] = set()
@@ -95,12 +98,14 @@ def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
 
 
 def _remedy(name: str) -> str:
-    """Return how to pass an option by lookupstore's name. Empty: it is not such a name."""
-    own = f"{name}=..."
-    if name in {one.name for one in fields(TableServices)}:
-        own = f"services=TableServices({own})"
-    elif name not in {one.name for one in fields(WriteOptions)}:
+    """Return how to pass an option by lookupstore's name. Empty: it is not like such a name."""
+    services = {one.name for one in fields(TableServices)}
+    near = get_close_matches(name, services | {one.name for one in fields(WriteOptions)}, 1, _ALIKE)
+    if not near:
         return ""
+    own = f"{near[0]}=..."
+    if near[0] in services:
+        own = f"services=TableServices({own})"
     return f"; a dict needs Hudi's option names; pass WriteOptions({own})"
 
 

@@ -126,11 +126,16 @@ def test_a_child_of_fork_waits_for_no_thread_of_its_parent() -> None:
         forked.wait(30)
         return b"parent"
 
-    thread = threading.Thread(target=kept.get, args=("a", content))
+    def parse(_: object) -> bytes:
+        return content()
+
+    # It holds the lock of the file, and that of parsing.
+    thread = threading.Thread(target=kept.parsed, args=("a", lambda: None, parse))
     thread.start()
     assert reads.wait(30)
     try:
         assert in_child(lambda: kept.get("a", lambda: b"child") == b"child")
+        assert in_child(lambda: kept.parsed("b", lambda: b"child", bytes) == b"child")
     finally:
         forked.set()
         thread.join()

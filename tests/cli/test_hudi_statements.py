@@ -111,7 +111,7 @@ def test_remedies_of_clauses_are_in_sql(path: Path, news: Path) -> None:
             ["update", "--set", "page = '/x', hits = hits * 2"],
             "near ','; give each column a --set of its own\n",
         ),
-        (["update", "--set", "page=lower('/x', page)) "], "near ')'; write columns, comparisons"),
+        (["update", "--set", "page=lower('/x', page)) "], "near ')'; write columns, values, "),
         (["update", "--set", "page=x"], "x is no column; there are 'id', 'page', 'hits'"),
         (["update"], "Missing option '--set'"),
         (["update", "--set", "hits=1", "--hoodie", f"{INDEX}=BUCKET"], "BUCKET"),

@@ -22,7 +22,7 @@ from lookupstore.cli.output import check_out, write_found
 from lookupstore.cli.sources import TextFlags, check_kept, rows_of, text_flags
 from lookupstore.cli.terminal import echo
 from lookupstore.errors import listed
-from lookupstore.quantities import bytes_of, seconds_of
+from lookupstore.quantities import bytes_of, counted, number_text, seconds_of
 from lookupstore.source.csv_dialect import USUAL
 from lookupstore.source.opening import in_types, open_source
 from lookupstore.source.search import STREAM_FORMATS, format_of, is_stream
@@ -117,7 +117,7 @@ def upsert(
     budget, kept_for = bytes_of(memory, "--memory"), seconds_of(retain, "--retain")
     oldest = None if max_run_age is None else seconds_of(max_run_age, "--max-run-age")
     with open_store(path) as store:
-        known, before = store.schema, store.version
+        known, before, count = store.schema, store.version, len(store)
         keys = pa.schema([known.field(name) for name in store.key])
     gone = None if not deletes else _keys(deletes, keys, text, are_alone=not sources)
     changed = upsert_store(
@@ -140,8 +140,20 @@ def upsert(
     with changed:
         if output == "table" and changed.version == before:
             echo(f"{shown_uri(path)}: nothing changed, version {before} stays")
-        else:
-            write_info(changed, output)
+            return
+        if output == "table":
+            told = f"{_compared(count, len(changed))} version {before}"
+            how = f"'lookupstore changes STORE --since {before}' prints what changed"
+            echo(f"{shown_uri(path)}: {told}; {how}")
+        write_info(changed, output)
+
+
+def _compared(before: int, now: int) -> str:
+    """Return a number of rows beside that of an earlier version, whose name follows."""
+    if now == before:
+        return f"{counted(now, 'row')}, as many as"
+    word = "more" if now > before else "fewer"
+    return f"{counted(now, 'row')}, {number_text(abs(now - before))} {word} than"
 
 
 @click.command()

@@ -1259,6 +1259,21 @@ def test_a_hudi_table_by_its_record_key(tmp_path: Path) -> None:
     assert (damaged.exit_code, base.name in damaged.stderr) == (1, True)
 
 
+def test_an_upsert_says_how_many_rows_there_are_now(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"id": [1, 2, 3], "n": [1, 1, 1]}), "all.parquet")
+    pq.write_table(pa.table({"id": [3], "n": [4]}), "one.parquet")
+    lookupstore.build("one.parquet", "s", key="id").close()
+    for words, told in (
+        (["all.parquet"], "s: 3 rows, 2 more than version 1; 'lookupstore changes STORE --since "),
+        (["one.parquet"], "s: 3 rows, as many as version 2; "),
+        (["--deletes", "one.parquet"], "s: 2 rows, 1 fewer than version 3; "),
+    ):
+        done = click.testing.CliRunner().invoke(main, ["upsert", "s", *words])
+        assert done.exit_code == 0, done.output
+        assert done.stdout.startswith(told)
+
+
 def test_upsert_compact_and_what_versions_say(tmp_path, monkeypatch):
     """Changes by files, rules by column, keys that go, and the runs that they leave."""
     monkeypatch.chdir(tmp_path)

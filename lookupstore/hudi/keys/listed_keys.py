@@ -42,7 +42,9 @@ def named_columns(what: str, given: Any, columns: pa.Schema, options: TableOptio
         return pa.Table.from_batches(
             map(pa.RecordBatch.from_struct_array, chunks), pa.schema(list(given.type))
         )
-    if isinstance(given, list) and not any(map(_has_names, given[:1])):
+    if isinstance(given, list) and not given:
+        return pa.schema([columns.field(name) for name in both]).empty_table()
+    if isinstance(given, list) and not _has_names(given[0]):
         values = _places(what, given)
     elif is_nameless(given):
         values = list(columns_of(given, key_columns(given, options)))

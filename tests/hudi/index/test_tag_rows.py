@@ -132,6 +132,7 @@ def test_one_column_is_no_key_of_several(tmp_path: Path) -> None:
         TypeError, match="rows is a single column; give a table with 'a', 'b', such"
     ):
         table.tag([1])
+    assert table.tag([]).schema.names[:2] == ["a", "b"]
     assert table.tag({"a": [1], "b": ["x"]})["_pos"].to_pylist() == [None]
 
 

@@ -365,6 +365,8 @@ def test_deletes_name_keys_in_tuples(tmp_path: Path) -> None:
     assert composite.delete([(1, "x", "b")]).rows_deleted == 1
     with pytest.raises(TypeError, match="keys is a single column; give a table with 'id', 'value'"):
         composite.delete([1])
+    for nothing in ([], set(), iter([])):
+        assert composite.delete(nothing).rows_deleted == 0
     missing = r"no column 'value'; give all columns of the record key, such as {'id': \[...\], 'va"
     with pytest.raises(ValueError, match=missing):
         composite.delete({"id": [1]})

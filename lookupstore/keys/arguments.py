@@ -169,7 +169,9 @@ def columns_of(keys: Any, names: Sequence[str]) -> list[Column]:
     if is_lazy(keys):
         raise TypeError("keys is a polars LazyFrame, which has no rows yet; give its .collect()")
     if pandas is not None and isinstance(keys, pandas.DataFrame):
-        keys = _pandas_columns(keys)
+        without_rows, keys = not len(keys), _pandas_columns(keys)
+        if without_rows:  # pandas makes up the types of its columns
+            keys = dict.fromkeys(keys, pa.nulls(0))
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(keys, polars.DataFrame):
         keys = {name: keys.get_column(name) for name in keys.columns}

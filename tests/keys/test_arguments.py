@@ -269,6 +269,18 @@ def test_arrays_of_pandas_and_keys_of_several_fields():
     assert encode_keys({"k": ["a", "b"], "n": range(2)}, both).equals(expected)
 
 
+def test_a_pandas_frame_without_rows_is_no_keys_whatever_its_types():
+    schema = KeySchema(pa.schema({"name": pa.string(), "at": pa.timestamp("us")}))
+    kinds = {"name": "float64", "at": "float64", "other": "object"}
+    frame = pd.DataFrame(columns=list(kinds)).astype(kinds)
+    for keys in (frame, frame.set_index("name"), frame.set_index(["name", "at"])):
+        assert len(encode_keys(keys, schema)) == 0
+    with pytest.raises(KeyError, match="no column 'name'"):
+        encode_keys(frame[["at"]], schema)
+    with pytest.raises(TypeError, match="'name' is string; found double"):
+        encode_keys(pd.DataFrame({"name": [1.0], "at": [None]}), schema)
+
+
 def test_a_file_is_no_keys(tmp_path):
     """Its lines would be keys with their ends."""
     schema = KeySchema(pa.schema({"k": pa.string()}))

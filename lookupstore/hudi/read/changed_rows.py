@@ -106,7 +106,7 @@ class ChangedRows:
         were = np.full(len(rows), -1, np.int64)
         were[numbers] = matched
         if np.count_nonzero(were >= 0) < len(matched):
-            self._check_unique(old_keys.take(pa.array(matched)), before)
+            self._check_unique(old_keys.take(pa.array(matched)), before, "give a later since")
         if before is not None and after is not None and len(matched):
             is_update = were >= 0
             order = np.argsort(were[is_update])
@@ -189,12 +189,13 @@ class ChangedRows:
         keys, times = (concat([one.column(at) for one in batches], pa.string()) for at in (0, 1))
         return keys, times
 
-    def _check_unique(self, keys: pa.Array, file: FileSlice | None) -> None:
+    def _check_unique(self, keys: pa.Array, file: FileSlice | None, then: str = "") -> None:
         """Check that every key is unique.
 
         Args:
             keys: Record keys of rows.
             file: File with these rows. None: several files.
+            then: What to do after the repair of the key, for the error. Default: nothing.
         """
         if pc.count_distinct(keys).as_py() < len(keys):
             counts = pc.value_counts(keys)
@@ -202,7 +203,7 @@ class ChangedRows:
             where = "several rows of " + (
                 self._location.uri if file is None else self._location.show(file.path)
             )
-            raise duplicate_key_error(repr(often[0]["values"].as_py()), where)
+            raise duplicate_key_error(repr(often[0]["values"].as_py()), where, then)
 
 
 def without_dictionaries(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

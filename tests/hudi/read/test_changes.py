@@ -233,8 +233,12 @@ def test_a_key_that_was_there_twice(tmp_path: Path) -> None:
     small.commit("f-0", [row(1, "a"), row(1, "b"), row(2, "c")])
     first = small.table.timeline()[-1].position
     small.commit("f-0", [row(1, "d"), row(2, "c")])
-    with pytest.raises(DuplicateKeyError, match=r"'1' is in several rows of .*f-0"):
+    later = r"'1' is in several rows of .*f-0.*; to have one row of it.*; then give a later since$"
+    with pytest.raises(DuplicateKeyError, match=later):
         small.table.changes(first).read_all()
+    small.commit("f-0", [row(1, "e"), row(2, "c")])
+    second = small.table.timeline()[-2].position
+    assert said(small.table, second) == [("update_before", 1, "d"), ("update_after", 1, "e")]
 
 
 def test_a_key_that_two_file_groups_bring_in_one_range(tmp_path: Path) -> None:

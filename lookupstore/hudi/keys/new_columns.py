@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lookupstore.arrow.frames import is_lazy
 from lookupstore.errors import listed, meant
 from lookupstore.hudi.keys.avro_types import arrow_schema, in_microseconds
 from lookupstore.hudi.keys.column_names import check_names
@@ -50,7 +51,9 @@ def _given_columns(given: Any, partition_by: Sequence[str]) -> pa.Schema:
         return given
     if isinstance(given, pa.RecordBatch):
         given = pa.Table.from_batches([given])
-    if not isinstance(given, Source) and isinstance(getattr(given, "schema", None), pa.Schema):
+    # polars warns when the attribute `schema` of a LazyFrame is read.
+    has_schema = not is_lazy(given) and isinstance(getattr(given, "schema", None), pa.Schema)
+    if has_schema and not isinstance(given, Source):
         return _in_microseconds(given.schema, given if isinstance(given, pa.Table) else None)
     if not isinstance(given, Iterator):  # the first batch of an iterator would be lost
         try:

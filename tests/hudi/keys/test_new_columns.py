@@ -44,6 +44,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "dataset": lambda folder: ds.dataset(ROWS),
     "pandas": of("pandas", lambda pandas: ROWS.to_pandas()),
     "polars": of("polars", lambda polars: polars.from_arrow(ROWS)),
+    "lazy polars": of("polars", lambda polars: polars.from_arrow(ROWS).lazy()),
     "duckdb": of("duckdb", lambda duckdb: duckdb.from_arrow(ROWS)),
     "parquet": parquet_file,
     "orc": orc_file,

@@ -425,7 +425,8 @@ class _Check:
                 keys.paths[int(np.searchsorted(ends, row, side="right"))] for row in rows
             )
             key = column[rows[0]].as_py().decode("utf-8", "replace")
-            self._add("duplicate", second, f"the key {key!r} is also in {first}")
+            where = "in two rows of this file" if first == second else f"also in {first}"
+            self._add("duplicate", second, f"the key {key!r} is {where}")
 
     def uncommitted(self) -> None:
         """Look for files that count, though their instants never completed."""

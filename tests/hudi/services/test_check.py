@@ -166,7 +166,7 @@ OTHER_FILTER = BloomFilter.of(pa.array(["other"])).footer()[FILTER_KEY]
         (swapped(META_COLUMNS[0], "3"), {}, "row", "of no commit up to"),
         (of_type(pa.binary()), {}, "file", "_hoodie_commit_time of type binary, not string"),
         (without(META_COLUMNS[2]), {}, "row", "without a record key, such as None"),
-        (swapped(META_COLUMNS[2], "2"), {}, "duplicate", "the key '2' is also in day=d/"),
+        (swapped(META_COLUMNS[2], "2"), {}, "duplicate", "the key '2' is in two rows of this file"),
     ],
 )
 def test_what_is_wrong_in_a_file(

@@ -1,4 +1,4 @@
-"""``lookupstore cache``: the local copies and lookup files of this host, and their removal."""
+"""``lookupstore cache``: the files in the cache folder of this host, and their removal."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from lookupstore.quantities import counted, seconds_of, size_text
 @click.command()
 @click.option("--clear", is_flag=True, help="Remove the files that no process has open.")
 @click.option("--unused-for", default="0", metavar="TIME",
-              help="Only files that were not used for this time, such as 12h or 7d.")  # fmt: skip
+              help="Only files not opened for this time, such as 7d (default: all).")  # fmt: skip
 @output_option("table", "json")
 def cache(clear: bool, unused_for: str, output: str) -> None:
     """Print what the cache folder of this host holds, or clear it.
 
-    Copies are those of files of stores at URIs. Other files were made here: lookup files, tables of
-    places and columns of data files. Removed files are downloaded or made again when needed.
+    Copies are files of stores, downloaded from a URI or decompressed. Made here are lookup files
+    and other files that make lookups faster. Removed files are downloaded or made again when
+    needed.
     """
     unused = seconds_of(unused_for, "--unused-for")
     residency = Residency()

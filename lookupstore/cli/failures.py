@@ -117,10 +117,10 @@ def _clause(found: re.Match[str]) -> str:
     return f"--when '{found[1].replace('_', ' ')} then {found[2]}': "
 
 
-# Remedy for texts in a column of Parquet and the like whose values are of another type in a store.
+# Remedy for a text column of a typed file, such as Parquet, that has another type in the store.
 _AS_CSV = (
-    "give the rows as CSV, whose texts are read as that type: lookupstore head FILE -n ROWS -o "
-    "FILE.csv"
+    "convert the file to CSV, whose values are read as that type: lookupstore head FILE -n ROWS "
+    "-o FILE.csv, with ROWS at least its number of rows"
 )
 # Remedies of the library for Python, with their equivalents on the command line.
 _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
@@ -263,10 +263,12 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
         r"make one by 'lookupstore hudi savepoint TABLE \1', then"
     ),
     r"choose the other columns, or give rows as": "choose others with --columns, or give rows as",
-    r"^keys: (the field '.*' is .*; found (?:large_)?string(?:_view)?); give .*$": (
-        rf"\1; {_AS_CSV}"
+    r"^keys: the field ('.*') is (.*); found ((?:large_)?string(?:_view)?); give .*$": (
+        rf"the column \1 must be \2, but is \3 in the file; {_AS_CSV}"
     ),
-    r"^keys: ('.*' is (?:large_)?string(?:_view)?; give \S+), such as .*$": rf"\1; {_AS_CSV}",
+    r"^keys: ('.*') is ((?:large_)?string(?:_view)?); give (\S+), such as .*$": (
+        rf"the column \1 must be \3, but is \2 in the file; {_AS_CSV}"
+    ),
     r"(the fact column '.*' is (?:large_)?string(?:_view)?, .*); cast the fact column$": (
         rf"\1; {_AS_CSV}"
     ),

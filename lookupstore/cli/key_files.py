@@ -329,7 +329,7 @@ def _names_in(head: bytes, name: str, dialect: CsvDialect) -> Sequence[str]:
 
 
 def _has_names_in_other_case(names: Sequence[str], key: pa.Schema) -> bool:
-    """Return whether a first line is no key, and has the names of the key columns in other case."""
+    """Return whether a first line has the key columns' names in other case, and is not a key."""
     if sorted(one.lower() for one in names) != sorted(one.lower() for one in key.names):
         return False
     try:
@@ -405,5 +405,5 @@ def _texts(lines: list[bytes], name: str) -> pa.Array:
     except pa.ArrowInvalid:
         raise click.ClickException(
             f"--keys: {name} is not text in UTF-8; convert it, such as by `iconv -f latin1 -t "
-            "utf-8` if it is Latin-1"
+            "utf-8` from Latin-1"
         ) from None

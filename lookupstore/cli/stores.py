@@ -218,7 +218,7 @@ def expire(path: str, retain: str, keep: int, dry_run: bool, output: str) -> int
         replaced = len(left - {*removed.versions}) - keep
         kept = ""
         if seconds > 0 and replaced > 0:
-            kept = f"; {counted(replaced, 'replaced version')} kept: --retain is {retain}"
+            kept = f"; --retain {retain} keeps {counted(replaced, 'replaced version')}"
         echo(
             f"{shown_uri(path)}: {verb} {counted(len(removed.versions), 'version')}{which} and "
             f"{counted(removed.files, 'file')}, {counted(removed.bytes, 'byte')}{kept}"

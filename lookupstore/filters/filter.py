@@ -36,7 +36,7 @@ _COMPARISONS: Mapping[str, Callable[[pc.Expression, Any], pc.Expression]] = {
     "like": pc.match_like,
     "starts_with": pc.starts_with,
 }
-# What people mean who compare with None.
+# Operators that a warning suggests instead of a comparison with None.
 _EQUALITIES = {"=": "is null", "==": "is null", "!=": "is not null"}
 _OF_TEXT = ("like", "starts_with")
 _SHORT = reprlib.Repr()

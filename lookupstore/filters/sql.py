@@ -109,7 +109,7 @@ def sql_expression(text: str, columns: pa.Schema) -> pc.Expression:
         name = _unquoted_name(text, columns.names)
         if name is None:
             raise
-        raise text_error(text, "is not read", f'write the column as "{name}"') from None
+        raise text_error(text, "is not understood", f'write the column as "{name}"') from None
 
 
 def _unquoted_name(text: str, names: Iterable[str]) -> str | None:

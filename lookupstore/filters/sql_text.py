@@ -25,7 +25,7 @@ _MOST_FUNCTIONS, _MOST_BRACKETS = 8, 2
 _BEFORE_PARENTHESES = frozenset(("and", "or", "not", "in", "like", "between", "is", "when", "then"))
 _NOT_SQL = "is no condition in SQL: not understood"
 _WRITE = "write columns, comparisons, and, or, not, in, between, like, is null"
-_GIVE_ONE = "give one, such as a >= 3, or leave the argument out"
+_GIVE_ONE = "give a condition, such as a >= 3, or leave the argument out"
 #: Remedy in errors of parts that are not supported.
 REMEDY = "say it otherwise, or give an expression of pyarrow.compute"
 #: Arguments allowed for each type of node; all others must be absent or false.
@@ -69,7 +69,7 @@ def parsed_sql(text: str, write: str = _WRITE) -> Any:
 
     Args:
         text: SQL.
-        write: Remedy in the error if the text is not SQL: what can be written.
+        write: Remedy in the error if the text is not SQL. Default: what a condition can have.
 
     Raises:
         ValueError: If the text is not a condition, or is too long or nested too deeply.
@@ -82,7 +82,7 @@ def parsed_sql(text: str, write: str = _WRITE) -> Any:
             "give a long list as ('column', 'in', [...])",
         )
     if not text.strip():
-        raise text_error("the empty text", "is no condition in SQL", _GIVE_ONE)
+        raise text_error("the text", "is empty", _GIVE_ONE if write == _WRITE else write)
     try:
         text.encode()
         tokens = DIALECT.tokenize(text)

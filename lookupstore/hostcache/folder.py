@@ -92,7 +92,7 @@ class CacheContents:
 
 @dataclass(frozen=True)
 class ClearedCache:
-    """What was removed of the folder of a host.
+    """The number and size of the files that were removed from the folder of a host, or kept.
 
     Attributes:
         removed: Number of files that were removed.
@@ -262,7 +262,7 @@ class HostFolder:
         """Return the number and size of the files, apart from those being made.
 
         Args:
-            unused: Seconds for which a file that counts was not opened.
+            unused: Count only files not opened for so many seconds. Default: all files.
         """
         found = self._unused(unused)
         copies = [entry.nbytes for entry in found if entry.is_copy]
@@ -270,14 +270,14 @@ class HostFolder:
         return CacheContents(len(copies), sum(copies), len(made), sum(made))
 
     def clear(self, unused: float = 0) -> ClearedCache:
-        """Remove files that no process has open, and what makers that died left.
+        """Remove files that no process has open, and unfinished files of processes that died.
 
         Args:
-            unused: Seconds for which a file that is removed was not opened.
+            unused: Remove only files not opened for so many seconds. Default: all files.
 
         Raises:
-            NotOwnError: Others may change the contents of the folder.
-            OSError: The folder cannot be written.
+            NotOwnError: If others may change the contents of the folder.
+            OSError: If the folder cannot be written.
         """
         if not os.path.isdir(self.path):
             return ClearedCache(0, 0, 0, 0)

@@ -31,8 +31,8 @@ FROM_THE_END = {b"PAR1": "Parquet", b"ORC": "ORC"}
 
 #: First bytes of files that are not text in UTF-8, and the remedies in errors.
 NOT_UTF8 = {
-    b"\x1f\x8b": "compressed by gzip; decompress it, or name a file .csv.gz",
-    b"\x28\xb5\x2f\xfd": "compressed by zstd; decompress it, or name a file .csv.zst",
+    b"\x1f\x8b": "compressed by gzip; decompress it, or give a file named *.csv.gz",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd; decompress it, or give a file named *.csv.zst",
     b"\xff\xfe": "text in UTF-16; convert it to UTF-8, such as by `iconv -f utf-16 -t utf-8`",
     b"\xfe\xff": "text in UTF-16; convert it to UTF-8, such as by `iconv -f utf-16 -t utf-8`",
 }

@@ -236,9 +236,9 @@ class ChangeEncoding:
             elif KeySchema(pa.schema([field])).encode_masked([values])[1] is not None:
                 break
         return (
-            f"the key column {field.name!r} is {shown_value(row.column(field.name)[0])}, which "
-            f"{field.type} of the store cannot hold; change the value, or build the store with "
-            "another type"
+            f"the key column {field.name!r} is {shown_value(row.column(field.name)[0])}, which its "
+            f"type in the store, {field.type}, cannot hold; change the value, or build the store "
+            "with another type"
         )
 
     def _fitted(self, batch: pa.RecordBatch, field: pa.Field, arrivals: Numbers) -> pa.Array:

@@ -76,10 +76,10 @@ class RecentlyRead(Generic[Content]):
     def parsed(
         self, identity: Hashable, fetch: Callable[[], Raw], parse: Callable[[Raw], Content]
     ) -> Content:
-        """Return the content of a small file, most of whose time is that of Python code.
+        """Return the content of a small file, which Python code parses.
 
-        Many threads may fetch files, but one at a time parses one: threads that run Python code
-        wait for each other at every step.
+        Several threads can fetch files at once, but only one parses at a time: threads that run
+        Python code would wait for each other at every step.
 
         Args:
             identity: Identity of the file, which no other file has.

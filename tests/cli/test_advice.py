@@ -155,9 +155,9 @@ def test_texts_of_numbers_in_parquet_are_given_as_csv(here: Path, line: str) -> 
     run = click.testing.CliRunner().invoke
     refused = run(main, line.format("texts.parquet").split())
     assert (refused.exit_code, refused.stdout) == (2, "")
-    remedy = "lookupstore head FILE -n ROWS -o FILE.csv\n"
+    remedy = "lookupstore head FILE -n ROWS -o FILE.csv, with ROWS at least its number of rows\n"
     assert refused.stderr.endswith(
-        f"give the rows as CSV, whose texts are read as that type: {remedy}"
+        f"convert the file to CSV, whose values are read as that type: {remedy}"
     )
     assert run(main, ["head", "texts.parquet", "-n", "9", "-o", "texts.csv"]).exit_code == 0
     assert run(main, line.format("texts.csv").split()).exit_code == 0

@@ -767,8 +767,8 @@ def test_versions_as_csv(versioned: Path) -> None:
 def test_expire(versioned: Path) -> None:
     kept = run("expire", versioned)
     assert kept.stdout == (
-        f"{versioned}: removed 0 versions and 0 files, 0 bytes; 2 replaced versions kept: --retain "
-        "is 1h\n"
+        f"{versioned}: removed 0 versions and 0 files, 0 bytes; --retain 1h keeps 2 replaced "
+        "versions\n"
     )
     assert run("expire", versioned, "--keep", 3).stdout.endswith(" 0 bytes\n")
     before = sorted(versioned.rglob("*"))

@@ -897,7 +897,7 @@ def test_collect_statistics_and_explain_scan(table: Path) -> None:
     ("text", "problem"),
     [
         ("id", "id is int64, and no condition"),
-        ("", "is no condition in SQL"),
+        ("", "the text is empty; give a condition"),
         (">= 3", "is no condition in SQL"),
         ("id near 3", "is no condition in SQL"),
         ("id >= 3 and id < 9", None),

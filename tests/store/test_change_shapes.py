@@ -119,7 +119,7 @@ def test_a_value_that_does_not_fit_is_named_with_its_row(tmp_path, stored, value
 def test_a_key_that_does_not_fit_is_named_with_its_row(tmp_path):
     store = build(pa.table({"id": pa.array([1], pa.int8())}), tmp_path / "s", key="id")
     batches = [pa.record_batch({"id": [1, 2]}), pa.record_batch({"id": [3, 300]})]
-    with pytest.raises(ValueError, match=r"row 4: the key column 'id' is 300, which int8 of the"):
+    with pytest.raises(ValueError, match=r"row 4: the key column 'id' is 300, .* store, int8"):
         store.upsert(batches)
     batches[1] = pa.record_batch({"id": pa.array([None, 3])})
     with pytest.raises(ValueError, match="row 3: the key column 'id' is null"):
@@ -129,7 +129,9 @@ def test_a_key_that_does_not_fit_is_named_with_its_row(tmp_path):
 def test_the_part_of_a_key_that_does_not_fit_is_named(tmp_path):
     rows = {"site": ["a", None], "number": [1, 2]}
     store = build(pa.table(rows), tmp_path / "s", key=["site", "number"], nullable_keys="site")
-    said = r"row 2: the key column 'number' is 1\.5, which int64 of the store cannot hold; change"
+    said = (
+        r"row 2: the key column 'number' is 1\.5, which its type in the store, int64, cannot hold"
+    )
     for site in ("a", None):
         with pytest.raises(ValueError, match=said):
             store.upsert(pa.table({"site": ["b", site], "number": [1.0, 1.5]}))

@@ -55,7 +55,7 @@ CLUSTER: Mapping[str, str] = MappingProxyType(
         "filter": _WHERE,
     }
 )
-_EXECUTE = "give it to the call that ends the merge: .execute(options=..., dry_run=...)"
+_EXECUTE = "pass it to the last call of the merge: .execute(options=..., dry_run=...)"
 #: Names that people give to arguments of `HudiTable.merge`.
 MERGE: Mapping[str, str] = MappingProxyType(
     {
@@ -108,10 +108,13 @@ def merge_advice(name: str) -> str | None:
 
     >>> merge_advice("source")
     'give the rows as rows='
-    >>> merge_advice("evolve") == merge_advice("options")
-    True
+    >>> merge_advice("sort_mode")
+    'pass options=WriteOptions(sort_mode=...) to .execute(), the last call of the merge'
     """
-    return MERGE.get(name) or (_EXECUTE if option_advice(name) else None)
+    if name in MERGE:
+        return MERGE[name]
+    option = option_advice(name)
+    return option and f"{option} to .execute(), the last call of the merge"
 
 
 def partition_advice(name: str) -> str | None:

@@ -24,6 +24,7 @@ from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.joins import look_up as look_up_keys
 from lookupstore.keys.joins import one_array
 from lookupstore.keys.schema import KeySchema
+from lookupstore.quantities import size_text
 from lookupstore.spark.join.task import Dimension, LookupTask, Retry, Task
 from lookupstore.spark.types import numbered, to_spark
 
@@ -246,14 +247,11 @@ def answers_to(
 def worker_memory_error(name: str, count: int) -> MemoryError:
     """Return the error of a lookup for which a Python worker has too little memory."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY:
-        remedy = "raise spark.executor.memoryOverhead"
-    else:
-        remedy = (
-            f"the worker may map only {limit:,} bytes: leave spark.executor.pyspark.memory unset, "
-            "or raise it"
-        )
-    return MemoryError(f"{name}: too little memory to look up {count:,} keys; {remedy}")
+    most, remedy = "", "raise spark.executor.memoryOverhead"
+    if limit != resource.RLIM_INFINITY:
+        most = f" (the Python worker can map at most {size_text(limit)})"
+        remedy = "leave spark.executor.pyspark.memory unset, or raise it"
+    return MemoryError(f"{name}: too little memory to look up {count:,} keys{most}; {remedy}")
 
 
 def _look_up(store: Dimension, keys: Keys, lookup: LookupTask) -> tuple[pa.BooleanArray, Columns]:

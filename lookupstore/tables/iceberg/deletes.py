@@ -39,7 +39,7 @@ _POSITIONS = pa.schema([
 _MOST_LOADED = 8 << 20
 # Memory of a data file in a delete file besides its positions, in positions.
 _OF_PATH = 64
-# Most bytes of a delete file that takes more time of Python code than of decoding.
+# Maximum bytes of a small delete file: Python code takes more of its time than decoding does.
 _SMALL = 256 << 10
 
 _Positions = Mapping[str, npt.NDArray[np.int64]]

@@ -370,7 +370,7 @@ def test_columns_of_kindred_types_are_compared(word: str, one: pa.Array, other: 
         ("id = 1; drop table t", "is no condition in SQL"),
         ("id = 1) or (id = 2", "is no condition in SQL"),
         ("id = ", "is no condition in SQL"),
-        ("", "the empty text is no condition in SQL; give one, such as a >= 3"),
+        ("", "filter: the text is empty; give a condition, such as a >= 3"),
         ("`id = 1", "close its quotes"),
         ("select 1", "is no condition in SQL"),
         ("s = 'ab", "close its quotes"),
@@ -518,7 +518,8 @@ def test_the_end_of_the_year_9999(tmp_path: Path, zone: str | None) -> None:
 )
 def test_names_that_need_double_quotes(text: str, name: str) -> None:
     columns = pa.schema([(one, pa.int64()) for one in ("Kunden Nr", "Größe (cm)", "a-b", 'in "')])
-    with pytest.raises(ValueError, match=f" is not read; write the column as {re.escape(name)}$"):
+    said = f" is not understood; write the column as {re.escape(name)}$"
+    with pytest.raises(ValueError, match=said):
         filter_expression(text, columns)
     filter_expression(f"{name} > 1", columns)
     with pytest.raises(ValueError, match="x is no column"):

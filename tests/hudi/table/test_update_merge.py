@@ -228,6 +228,7 @@ def test_no_value_is_cut(table: HudiTable) -> None:
         ({"v": True}, TypeError, "and the value True does not fit"),
         ({"v": "w"}, TypeError, r"set: 'v' is int32, and the value is string"),
         ({"w": "v"}, TypeError, r"'w' is string, and the value is int32; write cast\(.* varchar"),
+        ({"v": ""}, ValueError, r"set: 'v': the text is empty; write columns, values, \+ - "),
         ({"v": "v +"}, ValueError, r"set: 'v': v \+ is no SQL: .*; write columns, values, \+ - "),
         ({"w": "done"}, ValueError, "done is no column; .* texts are in single quotes"),
         ({"id": "id + 1"}, ValueError, "'id' is a column of the key, the partition or Hudi"),

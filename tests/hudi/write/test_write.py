@@ -288,9 +288,9 @@ def test_options_of_a_write_are_not_its_arguments(tmp_path: Path, name: str, sai
         (lambda table: table.delete([1], index="simple"), "options=WriteOptions(index=...)"),
         (
             lambda table: table.merge(rows(), options=WriteOptions()),
-            "merge has no argument 'options'; give it to the call that ends the merge: .execute(",
+            "merge has no argument 'options'; pass it to the last call of the merge: .execute(",
         ),
-        (lambda table: table.merge(rows(), evolve=True), ".execute(options=..., dry_run=...)"),
+        (lambda table: table.merge(rows(), evolve=True), "(evolve=True) to .execute(), the last"),
         (lambda table: table.merge(rows(), condition="id = 1"), "rows are matched by key; "),
         (
             lambda table: table.merge(rows()).execute(index="simple"),

@@ -15,7 +15,7 @@ from lookupstore.hudi.write.hoodie.option import HudiOption, OptionPart
 from lookupstore.hudi.write.options import WriteOptions
 from lookupstore.quantities import bytes_of
 
-# Least similarity of a name to an unknown one that an error mentions.
+# Minimum similarity of an unknown name to the name that an error suggests.
 _ALIKE = 0.8
 _log = logging.getLogger(__name__)
 # Sets of names without effect that were logged already.
@@ -98,7 +98,7 @@ def said_in(given: Mapping[str, Any], *, reads: bool = False) -> list[Said]:
 
 
 def _remedy(name: str) -> str:
-    """Return how to pass an option by lookupstore's name. Empty: it is not like such a name."""
+    """Return how to pass an option by lookupstore's name. Empty: no such name is similar."""
     services = {one.name for one in fields(TableServices)}
     near = get_close_matches(name, services | {one.name for one in fields(WriteOptions)}, 1, _ALIKE)
     if not near:

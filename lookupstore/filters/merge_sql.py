@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from lookupstore.filters.sql_text import DIALECT, parsed_sql
@@ -19,6 +19,7 @@ _FORMS = (
     "delete"
 )
 _BEFORE = "merge into target using source on true when "
+_PARTS_OF_MERGE = {"this", "using", "on", "whens"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ def sql_clause(text: str) -> SqlClause:
     kind = "matched" if when.args["matched"] else "left" if when.args["source"] else "unmatched"
     condition = when.args.get("condition")
     where = None if condition is None else _sql(condition)
+    # The parser takes more than is understood here, such as `update set a = 1 where b > 2`.
+    if {name for name, part in then.args.items() if part} - {"this", "expression", "expressions"}:
+        raise _clause_error(text)
     if isinstance(then, exp.Var) and then.name.lower() == "delete" and kind != "unmatched":
         return SqlClause(kind, "delete", where, None)
     if isinstance(then, exp.Update) and kind == "matched":
@@ -66,20 +70,46 @@ def _when(text: str) -> Any:
     text = re.sub(r"^\s*when\s+", "", text, flags=re.IGNORECASE)
     if not re.match(r"\s*(not\s+)?matched\b", text, re.IGNORECASE):
         raise _clause_error(text)
-    # This refuses conditions that would take the parser too long.
-    words, _, _ = text.partition(" then ")
-    parsed_sql(f"({words.partition(' and ')[2] or 'true'})")
+    condition = _condition(text)
+    if condition is not None:
+        # The parser takes `matched and then delete` for a clause that all rows meet.
+        if not DIALECT.tokenize(condition):
+            raise _clause_error(text)
+        parsed_sql(f"({condition})")  # this refuses what would take the parser too long
     try:
         tree = sqlglot.parse_one(_BEFORE + text, read=DIALECT)
         (found,) = tree.args["whens"].expressions
     except (SqlglotError, ValueError, KeyError, AttributeError, RecursionError):
         raise _clause_error(text) from None
+    is_more = {name for name, part in tree.args.items() if part} - _PARTS_OF_MERGE
+    if is_more or (found.args["matched"] and found.args["source"]):
+        raise _clause_error(text)
     return found
+
+
+def _condition(text: str) -> str | None:
+    """Return what is between the first `and` of a clause and its `then`. None: there is no `and`.
+
+    Raises:
+        ValueError: If the clause has no `then`.
+    """
+    start, cases = None, 0
+    try:
+        tokens = DIALECT.tokenize(text)
+    except SqlglotError:
+        raise _clause_error(text) from None
+    for token in tokens:
+        if token.token_type == TokenType.AND and start is None:
+            start = token.end + 1
+        elif token.token_type == TokenType.THEN and not cases:
+            return None if start is None else text[start : token.start]
+        cases += (token.token_type == TokenType.CASE) - (token.token_type == TokenType.END)
+    raise _clause_error(text)
 
 
 def _updates(text: str, then: exp.Expression) -> dict[str, str] | None:
     pairs = then.args.get("expressions") or []
-    if not pairs or isinstance(pairs[0], exp.Star):
+    if not pairs or (len(pairs) == 1 and isinstance(pairs[0], exp.Star)):
         return None
     sets: dict[str, str] = {}
     for one in pairs:

@@ -263,6 +263,11 @@ def test_rounding() -> None:
          "v > 1", {"a": "source.a", "b": "1"}),
         ("not matched by source and target.v > 1 then delete", "left", "delete", "target.v > 1",
          None),
+        ("matched and source.x = 'ü then x'\nthen delete", "matched", "delete",
+         "source.x = 'ü then x'", None),
+        ("matched and case when a then b end = 1 then update", "matched", "update",
+         "CASE WHEN a THEN b END = 1", None),
+        ("matched and\tx > 1 /* then */ then delete", "matched", "delete", "x > 1", None),
     ],
 )  # fmt: skip
 def test_clauses_of_merges(
@@ -281,6 +286,13 @@ def test_clauses_of_merges(
         "not matched then insert (a, b) values (1)", "matched then update set a = 1, a = 2",
         "matched and " + "(" * 5000 + " then delete", "matched and " + "[" * 5000 + " then delete",
         "matched then update set a = " + "(" * 3000 + "1" + ")" * 3000,
+        # The parser takes these, and a part of them would be lost.
+        "matched and then delete", "MATCHED AND\nthen delete", "matched and /* x */ then delete",
+        "not matched by source and then delete", "not matched and then insert",
+        "matched then update set a = 1 where b > 2", "matched then update set * where b > 2",
+        "not matched then insert where b > 2", "not matched then insert (a) values (1) where b > 2",
+        "matched then update set *, a = 1", "matched then update set a = 1, *",
+        "matched then update set a = 1 returning a", "matched by source then delete",
     ],
 )  # fmt: skip
 def test_what_is_no_clause(text_: str) -> None:

@@ -437,12 +437,18 @@ def _numbered(df: DataFrame, task: BuildTask) -> DataFrame:
 
 def _paths(given: Paths) -> list[str]:
     listed = list(given) if isinstance(given, (list, tuple)) else [given]
-    remedy = "give a Spark DataFrame, a table, or paths of Parquet or ORC"
+    remedy = (
+        "give a Spark DataFrame, paths of Parquet or ORC, "
+        "or a table of Delta, Hudi, Iceberg or Paimon"
+    )
     paths: list[str] = []
     for item in listed:
         if not isinstance(item, (str, os.PathLike)):
             found = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
-            raise TypeError(f"df_or_path: found a {found}; {remedy}")
+            raise TypeError(
+                f"df_or_path: found a {found}; {remedy}; for an Arrow table, or a DataFrame of "
+                "pandas or polars, use lookupstore.build"
+            )
         check_path(os.fspath(item))
         paths.append(expanded(os.fspath(item)))
     if not listed:

@@ -449,9 +449,13 @@ def test_arrow_schema_is_what_spark_gives(spark: SparkSession):
 
 def test_sources_of_another_kind_are_named_and_not_printed(spark, tmp_path):
     table = pa.table({"id": [1, 2]})
+    remedy = r"give .*, or a table of Delta, .*; for an Arrow table, .*, use lookupstore\.build"
     for source in (table, table.to_pandas(), [tmp_path, table]):
-        with pytest.raises(TypeError, match=r"^df_or_path: found a (pyarrow|pandas)\S*; give .*$"):
+        with pytest.raises(
+            TypeError, match=rf"^df_or_path: found a (pyarrow|pandas)\S*; {remedy}$"
+        ):
             build_store(source, tmp_path / "store", key="id")
+    lookupstore.build(table, tmp_path / "store", key="id").close()  # as the error says
     with pytest.raises(TypeError, match="df_or_path is empty; give a Spark DataFrame"):
         build_store([], tmp_path / "store", key="id")
 

@@ -88,12 +88,12 @@ class Freshness:
             self.check_age(what, created.timestamp(), moment, "publish a newer version")
         return chosen
 
-    def check_age(self, what: str, published: float | None, moment: float, remedy: str) -> None:
+    def check_age(self, what: str, published: float, moment: float, remedy: str) -> None:
         """Check that a version is not older than `max_staleness` when a query starts.
 
         Args:
             what: Beginning of the error, such as `users: version 1 was published`.
-            published: Time of the version in seconds since 1970. None: before every known time.
+            published: Time of the version in seconds since 1970.
             moment: Start of the query, in seconds since 1970.
             remedy: What to do instead of raising `max_staleness`.
 
@@ -102,8 +102,8 @@ class Freshness:
         """
         if self.max_staleness is None:
             return
-        if published is None or moment - published > self.max_staleness:
-            age = "too long" if published is None else timedelta(seconds=moment - published)
+        if moment - published > self.max_staleness:
+            age = timedelta(seconds=moment - published)
             raise StaleStoreError(
                 f"{what} {age} before the query, but max_staleness is "
                 f"{timedelta(seconds=self.max_staleness)}; {remedy}, or raise max_staleness"

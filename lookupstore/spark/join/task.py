@@ -174,7 +174,7 @@ class Task:
         """Return the table that answers a query, as of a commit that is fresh enough.
 
         Raises:
-            StaleStoreError: If the commit is older than `max_staleness`.
+            StaleStoreError: If the commit is older than `max_staleness`, or has no time.
         """
         freshness = self._lookup.freshness
         if freshness.every is None:
@@ -182,8 +182,14 @@ class Task:
         else:
             table = self._table_at(planned, freshness.looked_at(moment))
         if freshness.max_staleness is not None:
+            committed = table.committed_at()
+            if committed is None:
+                raise StaleStoreError(
+                    f"{table.path}: it has no commit with a time, so its age is unknown; commit "
+                    "to the table, or leave out max_staleness"
+                )
             what = f"{table.path}: its newest commit was made"
-            freshness.check_age(what, table.committed_at(), moment, "commit to the table")
+            freshness.check_age(what, committed, moment, "commit to the table")
         return table
 
     def _table_at(self, planned: AsPlanned, moment: float) -> AsPlanned:

@@ -456,6 +456,10 @@ def test_a_commit_of_a_hudi_table_that_is_too_old_raises(
             said = r"StaleStoreError: .*newest commit was made .*max_staleness is 0:00:00; commit"
             with pytest.raises(PythonException, match=said):
                 stale.collect()
+    empty = HudiTable.create(tmp_path / "empty", rows, record_key="id")
+    early = lookup_join(facts, empty, "id", refresh="per_batch", max_staleness="1d")
+    with pytest.raises(PythonException, match=r"no commit with a time, .* leave out max_staleness"):
+        early.collect()
 
 
 def test_missing_keys_are_looked_up_again_in_the_newest_commit(

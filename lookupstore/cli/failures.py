@@ -15,7 +15,13 @@ from typing import Any
 import click
 
 from lookupstore.cli.lazy import LazyGroup
-from lookupstore.cli.terminal import STANDARD_OUTPUT, echo, echo_traceback, echoed_logs
+from lookupstore.cli.terminal import (
+    STANDARD_OUTPUT,
+    echo,
+    echo_traceback,
+    echoed_logs,
+    whole_writes,
+)
 from lookupstore.errors import CorruptionError, LookupStoreError, printable
 from lookupstore.interrupts import INTERRUPTED, interruptible
 from lookupstore.storage.naming import final_name, naming
@@ -329,6 +335,10 @@ class Main(LazyGroup):
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run and exit, as click does, but with our own words for errors."""
+        with whole_writes():
+            self._run(*args, **options)
+
+    def _run(self, *args: Any, **options: Any) -> None:
         options = {"prog_name": "lookupstore", **options, "standalone_mode": False}
         if os.environ.get("NO_COLOR"):  # click does not support it
             options["color"] = False

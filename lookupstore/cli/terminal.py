@@ -8,6 +8,7 @@ colors, turns the direction of the following text, or ends a line: it is shown a
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import traceback
@@ -29,6 +30,27 @@ def echo(*lines: str, err: bool = False, color: str | None = None) -> None:
         shown = printable(line)
         with naming("standard error" if err else STANDARD_OUTPUT):
             click.echo(click.style(shown, fg=color) if color else shown, err=err)
+
+
+@contextmanager
+def whole_writes() -> Iterator[None]:
+    """Write each text to the standard output whole, or raise an error, while the block runs.
+
+    With PYTHONUNBUFFERED, Python asks the system once to write a text. If the disk has room for
+    only a part of it, Python drops the rest without an error.
+    """
+    usual = sys.stdout
+    raw = getattr(usual, "buffer", None)
+    if not isinstance(raw, io.FileIO):
+        yield
+        return
+    sys.stdout = open(  # noqa: SIM115
+        raw.fileno(), "w", encoding=usual.encoding, errors=usual.errors, closefd=False
+    )
+    try:
+        yield
+    finally:
+        sys.stdout = usual
 
 
 def is_on_terminal() -> bool:

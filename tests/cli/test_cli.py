@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -988,6 +989,31 @@ def test_a_full_disk_is_an_error_of_the_machine(output: str, store: Path) -> Non
         )  # fmt: skip
     assert process.returncode == 1
     assert process.stderr == "Error: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv", "arrow"])
+def test_a_disk_with_room_for_a_part_is_an_error_without_buffers_too(
+    output: str, tmp_path: Path
+) -> None:
+    """Python's own unbuffered output drops what the disk had no room for."""
+    room = 10_000
+    lookupstore.build(pa.table({"id": range(5000)}), tmp_path / "store", key="id").close()
+    words = ["scan", str(tmp_path / "store"), "--output", output, "--limit", "5000"]
+    code = "import sys; from lookupstore.cli import main; sys.exit(main())"
+    with open(tmp_path / "rows", "wb") as rows:
+        process = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            stdout=rows, stderr=subprocess.PIPE, text=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent),
+                "PYTHONUNBUFFERED": "1",
+            },
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+        )  # fmt: skip
+    assert (tmp_path / "rows").stat().st_size == room
+    assert process.returncode == 1
+    assert process.stderr == "Error: standard output: File too large\n"
 
 
 def test_debug_shows_the_trace(tmp_path: Path) -> None:

@@ -355,7 +355,7 @@ def _former(location: Location, current: Manifest, target: Target) -> TableMomen
         if None in (has.place, wanted.place):  # then their filters are not recorded
             reason = f"{reason}, or the filter has changed"
         elif has.where != wanted.where:
-            reason = "the filter has changed; to read only what changed, pass the same where="
+            reason = "the filter has changed; to read only what changed, keep the filter"
         raise UnfollowableError(reason)
     replaced = (
         f"snapshot {has.snapshot}, which the store has, has other files in the table now: it was "

@@ -115,6 +115,10 @@ def test_only_rows_that_meet_the_condition_are_followed(tmp_path: Path) -> None:
     deltalake.DeltaTable(table).update(updates={"s": "'b'"}, predicate="id = 1")
     assert run(*words).exit_code == 0
     assert list(lookupstore.open(path)) == [1, 2]
+    other = run(*words[:-1], "id < 9", "-v")
+    assert other.exit_code == 0
+    assert "the filter has changed; to read only what changed, keep the filter" in other.output
+    assert "where=" not in other.output
 
 
 def test_the_command_follows_hudi_tables(tmp_path: Path) -> None:

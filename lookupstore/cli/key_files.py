@@ -404,6 +404,6 @@ def _texts(lines: list[bytes], name: str) -> pa.Array:
         return pa.array(lines, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
         raise click.ClickException(
-            f"--keys: {name} is not text in UTF-8; convert it, such as by `iconv -f latin1 -t "
-            "utf-8` from Latin-1"
+            f"--keys: {name} is not text in UTF-8; convert it, such as by `iconv -f cp1252 -t "
+            "utf-8` if it is Windows-1252 or Latin-1"
         ) from None

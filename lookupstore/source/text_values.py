@@ -14,7 +14,9 @@ from lookupstore.source.time_formats import parsed
 #: Column of the reasons for which rows have values that are not of their type; see `typed_or_null`.
 MISFITS = "_lookupstore_misfits"
 #: Remedy for text that is not UTF-8.
-RECODE = "convert it to UTF-8, such as by `iconv -f latin1 -t utf-8` if it is Latin-1"
+RECODE = (
+    "convert it to UTF-8, such as by `iconv -f cp1252 -t utf-8` if it is Windows-1252 or Latin-1"
+)
 # Texts that are numbers and are equal to the text of these numbers, except for zeros at the end and
 # exponents. Not matched: codes such as 02134, phone numbers, numbers with more digits than a float
 # has.

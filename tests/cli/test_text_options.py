@@ -477,10 +477,12 @@ def test_each_error_of_csv_names_the_option_that_helps() -> None:
         refused("build f.csv v --key id")
     )
     assert "give one character of ASCII, tab or none" in refused("build f.csv v --quote ''")
-    Path("d.csv").write_bytes(b"id,v\n1,M\xfcller\n")
-    assert "such as by `iconv -f latin1 -t utf-8` if it is Latin-1\n" in refused(
-        "build d.csv v --key id"
-    )
+    Path("d.csv").write_bytes(b"id,v\n1,M\xfcller \x80\n")
+    said = refused("build d.csv v --key id")
+    assert "such as by `iconv -f cp1252 -t utf-8` if it is Windows-1252 or Latin-1\n" in said
+    Path("d.csv").write_text(Path("d.csv").read_text("cp1252"), "utf-8")
+    done("build d.csv v --key id")
+    assert rows_of("v") == [{"id": 1, "v": "Müller €"}]
     Path("e.csv").write_text("id,v\n1,2,3\n")
     assert "row 1 has 3 fields" in refused("build e.csv v --key id")
 

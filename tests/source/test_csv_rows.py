@@ -155,7 +155,7 @@ def test_errors_name_the_row_of_the_file(tmp_path: Path, wrong: bytes, message: 
     [
         (
             b"na\xefve,b\n1,2\n",
-            "line of names is not UTF-8: .*; convert it to UTF-8, such as by `iconv -f latin1",
+            "line of names is not UTF-8: .*; convert it to UTF-8, such as by `iconv -f cp1252",
         ),
         (b"i\0d\0,\0b\0\n\0", "has zero bytes, as text in UTF-16 has"),
         (

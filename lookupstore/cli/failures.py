@@ -275,9 +275,14 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^keys: ('.*') is ((?:large_)?string(?:_view)?); give (\S+), such as .*$": (
         rf"the column \1 must be \3, but is \2 in the file; {_AS_CSV}"
     ),
+    r"^keys: the field ('.*') is ((?:large_)?string(?:_view)?); found (u?int\d+); give .*$": (
+        rf"the column \1 must be \2, but is \3 in the file; {_AS_CSV}"
+    ),
     r"(the fact column '.*' is (?:large_)?string(?:_view)?, .*); cast the fact column$": (
         rf"\1; {_AS_CSV}"
     ),
+    r"(the fact column '.*' is u?int\d+, the .* is (?:large_)?string(?:_view)?); cast the fact "
+    r"column$": rf"\1; {_AS_CSV}",
     r": open the table again$": (
         "; run the command again, with a newer --version or --as-of if you gave one"
     ),

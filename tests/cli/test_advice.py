@@ -163,6 +163,21 @@ def test_texts_of_numbers_in_parquet_are_given_as_csv(here: Path, line: str) -> 
     assert run(main, line.format("texts.csv").split()).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["get texts --keys {} --output csv", "delete texts --keys {}", "join {} texts --on id"],
+)
+def test_numbers_in_parquet_are_given_as_csv_to_keys_of_text(here: Path, line: str) -> None:
+    lookupstore.build(pa.table({"id": ["1", "2"]}), "texts", key="id").close()
+    pq.write_table(pa.table({"id": [1, 2]}), "numbers.parquet")
+    run = click.testing.CliRunner().invoke
+    refused = run(main, line.format("numbers.parquet").split())
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.endswith("that type: lookupstore head FILE -n ROWS -o FILE.csv\n")
+    assert run(main, ["head", "numbers.parquet", "-n", "9", "-o", "numbers.csv"]).exit_code == 0
+    assert run(main, line.format("numbers.csv").split()).exit_code == 0
+
+
 def test_a_later_time_is_given_by_an_option(here: Path) -> None:
     table = HudiTable.open("table")
     table.upsert(table.scan(columns=["id", "name"]))

@@ -316,6 +316,9 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"raise max_text=, or read the file yourself, and pass its rows": "raise --max-text",
     r"prefix=\(([^)]*?),?\), (?=starts_with=)": r"--prefix \1 ",
     r"prefix= ": "--prefix ",
+    r"^starts_with (is about .*) after those of prefix, (.*) out of prefix$": (
+        r"--starts-with \1 after those of --prefix, \2 out of --prefix"
+    ),
     r"^on: ": "--on: ",
     r"give a prefix=, or choose columns=": "give --prefix, or choose --columns",
     r"a dict from fact column to key column": "FACT=KEY",

@@ -178,6 +178,18 @@ def test_numbers_in_parquet_are_given_as_csv_to_keys_of_text(here: Path, line: s
     assert run(main, line.format("numbers.csv").split()).exit_code == 0
 
 
+def test_a_beginning_after_a_whole_key_names_the_options(here: Path) -> None:
+    lookupstore.build(pa.table({"id": ["1", "2"]}), "texts", key="id").close()
+    done = click.testing.CliRunner().invoke(
+        main, ["scan", "texts", "--prefix", "1", "--starts-with", "2"]
+    )
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "Error: --starts-with is about the key field after those of --prefix, which has a value "
+        "for each field (id); leave the last one out of --prefix\n"
+    )
+
+
 def test_a_later_time_is_given_by_an_option(here: Path) -> None:
     table = HudiTable.open("table")
     table.upsert(table.scan(columns=["id", "name"]))

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 import click
 
@@ -37,20 +39,21 @@ def whole_writes() -> Iterator[None]:
     """Write each text to the standard output whole, or raise an error, while the block runs.
 
     With PYTHONUNBUFFERED, Python asks the system once to write a text. If the disk has room for
-    only a part of it, Python drops the rest without an error.
+    only a part of it, Python drops the rest without an error. Without a standard output, as after
+    `>&-` in a shell, the texts go nowhere.
     """
-    usual = sys.stdout
+    usual: TextIO | None = sys.stdout
     raw = getattr(usual, "buffer", None)
-    if not isinstance(raw, io.FileIO):
-        yield
-        return
-    sys.stdout = open(  # noqa: SIM115
-        raw.fileno(), "w", encoding=usual.encoding, errors=usual.errors, closefd=False
-    )
+    if usual is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    elif isinstance(raw, io.FileIO):
+        sys.stdout = open(  # noqa: SIM115
+            raw.fileno(), "w", encoding=usual.encoding, errors=usual.errors, closefd=False
+        )
     try:
         yield
     finally:
-        sys.stdout = usual
+        sys.stdout = usual  # type: ignore[assignment]
 
 
 def is_on_terminal() -> bool:

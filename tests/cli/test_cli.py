@@ -1016,6 +1016,20 @@ def test_a_disk_with_room_for_a_part_is_an_error_without_buffers_too(
     assert process.stderr == "Error: standard output: File too large\n"
 
 
+def test_a_command_without_a_standard_output_does_its_work(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "ids.parquet")
+    words = ["build", str(tmp_path / "ids.parquet"), str(tmp_path / "store"), "--key", "id"]
+    code = "import sys; from lookupstore.cli import main; sys.exit(main())"
+    process = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", code, *words],
+        stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(lookupstore.__file__).parent.parent)},
+    )  # fmt: skip
+    assert (process.returncode, process.stderr) == (0, "")
+    with lookupstore.open(tmp_path / "store") as store:
+        assert list(store) == [1, 2]
+
+
 def test_debug_shows_the_trace(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("this is no sorted file")

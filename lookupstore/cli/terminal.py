@@ -53,7 +53,7 @@ def whole_writes() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout = usual  # type: ignore[assignment]
+        sys.stdout = usual
 
 
 def is_on_terminal() -> bool:

@@ -173,7 +173,8 @@ def test_numbers_in_parquet_are_given_as_csv_to_keys_of_text(here: Path, line: s
     run = click.testing.CliRunner().invoke
     refused = run(main, line.format("numbers.parquet").split())
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr.endswith("that type: lookupstore head FILE -n ROWS -o FILE.csv\n")
+    remedy = "lookupstore head FILE -n ROWS -o FILE.csv, with ROWS at least its number of rows\n"
+    assert refused.stderr.endswith(f"that type: {remedy}")
     assert run(main, ["head", "numbers.parquet", "-n", "9", "-o", "numbers.csv"]).exit_code == 0
     assert run(main, line.format("numbers.csv").split()).exit_code == 0
 

@@ -191,7 +191,7 @@ def compact(path: str, temp_dir: str | None, threads: int | None, retain: str, o
               help="Value columns in which a change does not count.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 @out_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def changes(
     path: str,
     since: str | None,

@@ -49,7 +49,7 @@ _Show: TypeAlias = Callable[[pa.Schema, Iterable[pa.RecordBatch]], None]
 @as_of_option
 @text_flags
 @out_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def head(
     paths: tuple[str, ...],
     limit: int,

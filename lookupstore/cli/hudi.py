@@ -115,7 +115,7 @@ def info(path: str, as_of: str | None, output: str) -> None:
 
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def timeline(path: str, output: str) -> None:
     """List the actions on a table, by request time."""
     _write_instants(_opened(path).timeline(), output)
@@ -127,7 +127,7 @@ def timeline(path: str, output: str) -> None:
               help="Only the N newest (default: all, those of the archive included).")  # fmt: skip
 @click.option("--columns", metavar="A,B",
               help="Columns of the history, in this order (default: all).")  # fmt: skip
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def history(path: str, limit: int | None, columns: str | None, output: str) -> None:
     """List what happened to a table, the newest first.
 
@@ -154,7 +154,7 @@ def history(path: str, limit: int | None, columns: str | None, output: str) -> N
 @click.command()
 @click.argument("path", type=PLACE, metavar="TABLE")
 @as_of_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def files(path: str, as_of: str | None, output: str) -> None:
     """List the base files and log files of a table."""
     table = _opened(path)

@@ -101,7 +101,7 @@ _skipping = click.option(
 @query_type_option
 @key_text_flags
 @out_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def get(
     path: str,
     keys: tuple[str, ...],
@@ -170,7 +170,7 @@ def get(
 @query_type_option
 @_skipping
 @out_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def scan(
     path: str,
     columns: str | None,
@@ -206,7 +206,7 @@ def scan(
 @filter_option(required=False)
 @_limit
 @out_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def incremental(
     path: str,
     since: str | None,
@@ -238,7 +238,7 @@ def incremental(
               help="Columns in which a change does not count.")  # fmt: skip
 @_limit
 @out_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def changes(
     path: str,
     since: str | None,
@@ -274,7 +274,7 @@ def changes(
 @click.option("--explain", is_flag=True, help="Print what each step looked at instead.")
 @query_type_option
 @key_text_flags
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def tag(
     path: str,
     keys: tuple[str, ...],

@@ -45,7 +45,7 @@ from lookupstore.storage.uris import shown_uri
 @no_cache_option
 @text_flags
 @out_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 @click.pass_context
 def join(
     ctx: click.Context,

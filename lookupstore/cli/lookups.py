@@ -72,7 +72,7 @@ from lookupstore.store.store import LookupStore
 @hex_option
 @key_text_flags
 @out_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def get(
     path: str,
     keys: tuple[str, ...],
@@ -214,7 +214,7 @@ def _write_answers(
 @partial(lookups_options, where=rows_where_option)
 @hex_option
 @out_option
-@output_option("table", "json", "csv", "arrow")
+@output_option("table", "json", "csv", "tsv", "arrow")
 def scan(
     path: str,
     start: str | None,

@@ -68,7 +68,7 @@ def write_rows(
     output: str,
     telling: Collection[str] = (),
 ) -> None:
-    """Print rows as a table, JSON, CSV or a stream of Arrow IPC.
+    """Print rows as a table, JSON, CSV, with tabs or as a stream of Arrow IPC.
 
     If a terminal is too narrow for the columns of a few rows next to each other, a table has them
     one below the other. Bytes are ``0x`` and hex digits in JSON and CSV, UUIDs have dashes, as the
@@ -79,8 +79,8 @@ def write_rows(
     Args:
         schema: Columns of the rows.
         batches: Rows to print.
-        output: Form of the output: ``table``, ``json`` (an object per line), ``csv`` or ``arrow``
-            (an IPC stream).
+        output: Form of the output: ``table``, ``json`` (an object per line), ``csv``, ``tsv`` or
+            ``arrow`` (an IPC stream).
         telling: Columns that a table leaves out last, if not all fit.
 
     Raises:
@@ -94,8 +94,8 @@ def write_rows(
         console.print(rows_table(schema, batches, console.width, telling=telling))
     elif not sys.stdout.isatty():
         _write_binary(schema, batches, output, _OutputFile())
-    elif output == "csv":
-        _write_binary(schema, batches, output, _TerminalFile())
+    elif output in ("csv", "tsv"):
+        _write_binary(schema, batches, output, _TerminalFile("\n" if output == "csv" else "\n\t"))
     else:
         raise click.UsageError(
             "--output arrow is bytes, which a terminal cannot show; redirect it to a file or a pipe"
@@ -114,9 +114,14 @@ class _OutputFile(io.RawIOBase):
 
 
 class _TerminalFile(io.RawIOBase):
-    """A text file for the terminal, whose lines stay single lines."""
+    """A text file for the terminal, whose lines stay single lines.
 
-    def __init__(self) -> None:
+    Args:
+        plain: Characters of lines that are not escaped.
+    """
+
+    def __init__(self, plain: str) -> None:
+        self._plain = plain
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
 
     def writable(self) -> bool:
@@ -124,7 +129,7 @@ class _TerminalFile(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         text = self._decoder.decode(bytes(data))
-        click.echo(printable(text, but="\n"), nl=False)
+        click.echo(printable(text, but=self._plain), nl=False)
         return len(data)
 
 
@@ -133,8 +138,8 @@ def write_report(rows: pa.Table, output: str, counts: Collection[str]) -> None:
 
     Args:
         rows: Rows to print.
-        output: Form of the output: ``table``, ``json`` (an object per line), ``csv`` or ``arrow``
-            (an IPC stream).
+        output: Form of the output: ``table``, ``json`` (an object per line), ``csv``, ``tsv`` or
+            ``arrow`` (an IPC stream).
         counts: Columns of counts, which have separators of thousands in a table.
     """
     if output != "table":
@@ -264,8 +269,8 @@ def write_found(
     Args:
         schema: Columns of the rows.
         batches: All rows.
-        output: Form of the output: ``table``, ``json`` (an object per line), ``csv`` or ``arrow``
-            (an IPC stream).
+        output: Form of the output: ``table``, ``json`` (an object per line), ``csv``, ``tsv`` or
+            ``arrow`` (an IPC stream).
         out: Path of the file. None: the rows are printed.
         limit: Greatest number of rows. None: all rows, or the first few of a table.
     """
@@ -324,8 +329,8 @@ def write_first_rows(
     Args:
         schema: Columns of the rows.
         batches: All rows.
-        output: Form of the output: ``table``, ``json`` (an object per line), ``csv`` or ``arrow``
-            (an IPC stream).
+        output: Form of the output: ``table``, ``json`` (an object per line), ``csv``, ``tsv`` or
+            ``arrow`` (an IPC stream).
         limit: Greatest number of rows. None: all rows, or the first few of a table.
         more: Advice to see more rows, for a table that has left out some.
         telling: Columns that a table leaves out last, if not all fit.

@@ -170,3 +170,15 @@ def test_a_killed_command_leaves_the_file_that_was_there(tmp_path: Path) -> None
             assert hidden == []
         for name in hidden:
             os.unlink(tmp_path / name)
+
+
+@pytest.mark.parametrize("line", ["get store 1 7", "scan store", "hudi changes table"])
+def test_tabs_are_printed_as_they_are_written(
+    line: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made)
+    run = click.testing.CliRunner().invoke
+    printed = run(main, [*line.split(), "--output", "tsv"])
+    assert run(main, [*line.split(), "-o", str(tmp_path / "o.tsv")]).exit_code == 0
+    assert printed.stdout_bytes == (tmp_path / "o.tsv").read_bytes()
+    assert b"\t" in printed.stdout_bytes

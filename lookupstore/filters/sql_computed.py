@@ -36,7 +36,8 @@ _CONDITIONS = (
     exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Is,
     exp.Between, exp.Like, exp.Escape, exp.StartsWith, exp.IsNan,
 )  # fmt: skip
-_MOST_DIGITS = 38  # maximum number of digits of a decimal
+# Maximum number of digits of a decimal, and of one that Arrow computes with.
+_MOST_DIGITS, _MOST_WIDE = 38, 76
 _KNOWN = (
     "write columns, values, + - * / ||, case, coalesce, nullif, greatest, least, abs, round, "
     "lower, upper, length, trim and cast"
@@ -150,10 +151,35 @@ class _ValueReader(ConditionReader):
         sides = [self.computed(node.this), self.computed(node.args["expression"])]
         kind = self._number_type(node, sides)
         if pa.types.is_decimal(kind):
-            # Arrow determines the number of digits of the result.
-            return self._typed(node, function(*(_as_decimal(one) for one in sides)))
+            return self._decimal(node, sides, function)
         left, right = (_converted(one, kind) for one in sides)
         return Operand(function(left, right), kind)
+
+    def _decimal(
+        self, node: exp.Expression, sides: Sequence[Operand], function: Callable[..., pc.Expression]
+    ) -> Operand:
+        """Return a sum, difference or product of decimals, with at most 38 digits as in DuckDB."""
+        sizes = [_decimal_size(_not_null(one.kind)) for one in sides]
+        scales = [scale for _, scale in sizes]
+        if function is pc.multiply_checked:
+            scale, digits = sum(scales), sum(digits for digits, _ in sizes) + 1
+        else:
+            scale = max(scales)
+            digits = max(digits - own for digits, own in sizes) + scale + 1
+        values = [_as_decimal(one) for one in sides]
+        if digits <= _MOST_DIGITS or scale > _MOST_DIGITS:
+            # Arrow determines the number of digits of the result.
+            return self._typed(node, function(*values))
+        # Arrow multiplies no two numbers of 38 digits: their product may have 77.
+        most = _MOST_DIGITS if digits <= _MOST_WIDE else _MOST_DIGITS - 1
+        wide = [
+            value.cast(pa.decimal256(min(most, own), own_scale))
+            for value, (own, own_scale), most in zip(
+                values, sizes, (most, _MOST_DIGITS), strict=True
+            )
+        ]
+        kind = pa.decimal128(_MOST_DIGITS, scale)
+        return Operand(function(*wide).cast(kind), kind)  # values that do not fit raise an error
 
     def _quotient(self, node: exp.Expression) -> Operand:
         sides = [self.computed(node.this), self.computed(node.args["expression"])]
@@ -192,6 +218,8 @@ class _ValueReader(ConditionReader):
     def _joined(self, node: exp.Expression) -> Operand:
         sides = [self.computed(node.this), self.computed(node.args["expression"])]
         for one in sides:
+            if pa.types.is_integer(one.kind):
+                raise refused_error(node, "joins texts and numbers", "write cast(... as varchar)")
             if not pa.types.is_null(one.kind):
                 self.check_text(one, node)
         left, right = (one.expression.cast(pa.string()) for one in sides)
@@ -272,9 +300,12 @@ class _ValueReader(ConditionReader):
             return Operand(_approximated(one, kind), kind)
         if types.is_floating(one.kind) and types.is_decimal(kind):
             return Operand(one.expression.cast(kind), kind)
-        if types.is_decimal(one.kind) and types.is_decimal(kind) and kind.scale < one.kind.scale:
-            options = {"ndigits": kind.scale, "round_mode": "half_towards_infinity"}
-            return Operand(pc.round(one.expression, **options).cast(kind), kind)
+        if types.is_decimal(one.kind) and (types.is_decimal(kind) or types.is_integer(kind)):
+            scale = kind.scale if types.is_decimal(kind) else 0
+            value = one.expression
+            if scale < one.kind.scale:
+                value = pc.round(value, ndigits=scale, round_mode="half_towards_infinity")
+            return Operand(value.cast(kind), kind)  # values that do not fit raise an error
         return super().operand_of(node)
 
     def _number_type(self, node: exp.Expression, sides: Sequence[Operand]) -> pa.DataType:
@@ -362,8 +393,11 @@ def _decimal_size(kind: pa.DataType) -> tuple[int, int]:
 def _as_decimal(one: Operand) -> pc.Expression:
     if pa.types.is_decimal(one.kind):
         return one.expression
-    kind = pa.int64() if pa.types.is_null(one.kind) else one.kind
-    return one.expression.cast(pa.decimal128(*_decimal_size(kind)))
+    return one.expression.cast(pa.decimal128(*_decimal_size(_not_null(one.kind))))
+
+
+def _not_null(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_null(kind) else kind
 
 
 def _converted(one: Operand, kind: pa.DataType) -> pc.Expression:

@@ -234,7 +234,8 @@ def test_rounding() -> None:
     rows = rows.cast(pa.schema({"f": pa.float64(), "d": pa.decimal128(9, 2)}))
     for sql in (
         "round(f)", "round(f, 1)", "round(d, 1)", "cast(f as int)", "cast(d as decimal(9, 1))",
-        "cast(f as decimal(9, 3))", "cast(round(f, 0) as bigint)",
+        "cast(f as decimal(9, 3))", "cast(round(f, 0) as bigint)", "cast(d as bigint)",
+        "cast(d * 10 as int)", "cast(d as decimal(4, 2))", "cast(d as decimal(20, 5))",
         "coalesce(round(null, -1), 7)",
     ):  # fmt: skip
         sides = {"target": {"f": "f", "d": "d"}}
@@ -244,6 +245,30 @@ def test_rounding() -> None:
         assert [None if one is None else float(one) for one in ours] == [
             None if one is None else float(one) for one in theirs
         ], sql
+
+
+@pytest.mark.parametrize("digits", [19, 30, 37, 38])
+def test_decimals_of_many_digits_are_computed_as_duckdb_does(digits: int) -> None:
+    values = [Decimal("1.10"), Decimal("-2.55"), None, Decimal("123456789.01")]
+    rows = pa.table(
+        {"w": pa.array(values, pa.decimal128(digits, 2)), "j": pa.array([3, -7, 1, None])}
+    )
+    aliases = Aliases(rows.schema, {"target": {"w": "w", "j": "j"}})
+    for sql in (
+        "w + 1", "w - 0.25", "w + w", "w * 2", "w * 1.1", "w * w", "j * w", "w * j - w",
+        "round(w * 1.1, 2)", "cast(w as decimal(18, 1)) + 1", "cast(w * 1.1 as bigint)",
+    ):  # fmt: skip
+        ours = ds.dataset(rows).to_table(columns={"x": computed_value(sql, aliases)})["x"]
+        theirs = duckdb.sql(f"select {sql} as x from rows").fetchall()
+        assert ours.to_pylist() == [one for (one,) in theirs], sql
+
+
+@pytest.mark.parametrize("sql", ["w * 10", "w + w", "w * w", "-w * 1.1", "cast(w as bigint)"])
+def test_decimals_that_have_too_many_digits_are_errors(sql: str) -> None:
+    rows = pa.table({"w": pa.array([Decimal("9" * 36 + ".99")], pa.decimal128(38, 2))})
+    aliases = Aliases(rows.schema, {"target": {"w": "w"}})
+    with pytest.raises(pa.ArrowInvalid, match=r"does not fit|out of bounds"):
+        ds.dataset(rows).to_table(columns={"x": computed_value(sql, aliases)})
 
 
 @pytest.mark.parametrize(

@@ -158,11 +158,11 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
     kind, given, types = columns.field(field.name).type, plain_type(field.type), pa.types
     hint = ""
     if types.is_timestamp(kind) and types.is_timestamp(given):
-        hint = ", such as .dt.tz_localize(None)"
+        hint = ", such as .dt.tz_localize(None) in pandas, .dt.replace_time_zone(None) in polars"
         if kind.tz:
             hint = (
-                ", such as .dt.tz_localize('UTC') in pandas, or "
-                "pyarrow.compute.assume_timezone(column, 'UTC')"
+                ", such as .dt.tz_localize('UTC') in pandas, .dt.replace_time_zone('UTC') in "
+                "polars, or pyarrow.compute.assume_timezone(column, 'UTC')"
             )
     elif types.is_date(kind) and types.is_timestamp(given):
         hint = ", such as .dt.date"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -154,9 +156,11 @@ def _value(given: Any, field: pa.Field, aliases: Aliases, what: str) -> pc.Expre
             found = sql_value(given, aliases)
         except ValueError as error:
             said = str(error).removeprefix("filter: ").replace("no condition in SQL", "no SQL")
-            is_about_texts = "single quotes" not in said and "leave out the cast" not in said
-            texts = _time_remedy(field.type) or _TEXTS
-            hint = f"; {texts}" if is_about_texts else ""
+            remedy = _time_remedy(field.type)
+            if remedy is None and ("is no SQL" in said or "is empty" in said):
+                remedy = _TEXTS
+            has_one = "single quotes" in said or "leave out the cast" in said
+            hint = "" if remedy is None or has_one else f"; {remedy}"
             raise ValueError(f"{what}: {said}{hint}") from None
     elif isinstance(given, pc.Expression):
         found = given
@@ -246,16 +250,25 @@ def _column(rows: pa.Table, keys: pa.Array, field: pa.Field, value: pc.Expressio
         try:
             stored(rows.slice(row, 1))
         except ValueError as error:
-            found = _computed(rows.slice(row, 1), value)[0].as_py()
-            # NaN is not less than any number.
-            is_fraction = isinstance(found, float) and abs(found) < 2**63
-            rounds = is_fraction and pa.types.is_integer(field.type)
-            remedy = "; to round it, write cast(... as bigint)" if rounds else ""
+            found = None
+            with suppress(ValueError):  # the error may be that of computing it
+                found = _computed(rows.slice(row, 1), value)[0].as_py()
+            remedy = _rounding_remedy(found, field.type)
             raise ValueError(
                 f"{field.name!r} of the row with the key {keys[row].as_py()!r}: the value does not "
                 f"fit {field.type}: {error}{remedy}"
             ) from None
         raise
+
+
+def _rounding_remedy(found: Any, kind: pa.DataType) -> str:
+    """Return how to round a number to the type of its column. Empty: rounding does not help."""
+    is_number = isinstance(found, (float, Decimal)) and not math.isnan(found)
+    if pa.types.is_integer(kind) and is_number and abs(found) < 2**63:
+        return "; to round it, write cast(... as bigint)"
+    if pa.types.is_decimal(kind) and is_number and abs(found) < 10 ** (kind.precision - kind.scale):
+        return f"; to round it, write round(..., {kind.scale})"
+    return ""
 
 
 def _computed(rows: pa.Table, value: pc.Expression) -> pa.Array:

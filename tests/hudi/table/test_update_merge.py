@@ -291,14 +291,28 @@ def test_floats_are_the_nearest_ones(tmp_path: Path, seed: int) -> None:
         table.update({"g": "1e300"})
 
 
-def test_a_cast_that_an_update_does_not_need(tmp_path: Path) -> None:
-    schema = pa.schema({"id": pa.int64(), "d": pa.decimal128(8, 2)})
+def test_casts_in_an_update(tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "d": pa.decimal128(8, 2), "n": pa.int64()})
     table = HudiTable.create(tmp_path / "t", schema, record_key="id")
-    table.insert(pa.table([[1], [Decimal("1.25")]], schema=schema))
-    with pytest.raises(ValueError, match=r"may lose something; leave out the cast$"):
-        table.update({"d": "cast(d * 2 as decimal(8, 2))"})
-    assert table.update({"d": "d * 2"}).rows_updated == 1
+    table.insert(pa.table([[1], [Decimal("1.25")], [3]], schema=schema))
+    with pytest.raises(ValueError, match=r"makes int32 of string, which may lose something"):
+        table.update({"d": "cast(cast(id as varchar) as int)"})
+    assert table.update({"d": "cast(d * 2 as decimal(8, 2))"}).rows_updated == 1
     assert table.get(1)["d"] == Decimal("2.50")
+    assert table.update({"d": "d * 2"}).rows_updated == 1
+    assert table.get(1)["d"] == Decimal("5.00")
+    with pytest.raises(
+        ValueError, match=r"cannot hold Decimal\('5.62500'\); to round it, .*, 2\)$"
+    ):
+        table.update({"d": "d * 1.125"})
+    assert table.update({"d": "round(d * 1.125, 2)"}).rows_updated == 1
+    assert table.get(1)["d"] == Decimal("5.63")
+    with pytest.raises(ValueError, match=r"cannot hold Decimal.*; to round it, .* as bigint\)$"):
+        table.update({"n": "n * 1.5"})
+    assert table.update({"n": "cast(n * 1.5 as bigint)"}).rows_updated == 1
+    assert table.get(1)["n"] == 5
+    with pytest.raises(ValueError, match=r"'1': the value does not fit .*: .* in precision 38$"):
+        table.update({"d": f"d * {'9' * 37} * 1.0"})
 
 
 def test_values_that_are_typed_wrong(table: HudiTable) -> None:

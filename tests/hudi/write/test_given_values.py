@@ -198,7 +198,11 @@ def test_values_become_those_of_the_table(tmp_path: Path, form: str) -> None:
         ("n", [1, "text", None], "'n' has 'text' in row 2, which int32 cannot hold"),
         ("n", ["1", "2", "3"], r"'n' is string; give int32, .*\) in pandas, or 7 instead of '7'$"),
         ("s", [1, 2, 3], r"\.astype\(str\) in pandas, \.cast\(polars\.String\) in p"),
-        ("at", pd.to_datetime(["2026-01-01"] * 3), r"give .*\.dt\.tz_localize\('UTC'\)"),
+        (
+            "at",
+            pd.to_datetime(["2026-01-01"] * 3),
+            r"\.dt\.tz_localize\('UTC'\) in pandas, \.dt\.replace_time_zone\('UTC'\) in p",
+        ),
         ("day", pd.to_datetime(["2026-01-01"] * 3), r"'day' is .*such as \.dt\.date"),
         ("id", [1, None, 3], "row 2 has no record key: .*; give it one, or leave the row out$"),
         ("id", [1, 2, 3.5], "'id' has 3.5 in row 3, which int64 cannot hold; give whole numbers$"),

@@ -114,8 +114,9 @@ class LookupDataset:
         keys = pa.Table.from_batches([schema.decode(encode_keys(given, schema))])
         found = self.store.contains(keys)
         if found.true_count != len(found):
-            missing = int(found.to_numpy(zero_copy_only=False).argmin())
-            raise KeyError(f"keys: key {missing:,} of {len(found):,} is not in {self.store.path}")
+            row = keys.slice(int(found.to_numpy(zero_copy_only=False).argmin()), 1).to_pylist()[0]
+            key = row if len(row) > 1 else next(iter(row.values()))
+            raise KeyError(f"keys: no key {key!r} in {self.store.path}")
         return keys
 
     def __len__(self) -> int:

@@ -122,7 +122,8 @@ retain_option: Option = click.option(
     default="1h",
     show_default=True,
     metavar="TIME",
-    help="Keep replaced versions this long: 90s, 30m, 1h, 7d; 0 removes them at once.",
+    help="Keep replaced versions this long: 90s, 30m, 1h, 7d, or a number of seconds; 0 removes "
+    "them at once.",
 )
 columnar_duplicates_option: Option = click.option(
     "--on-duplicate",

@@ -80,6 +80,7 @@ def info(path: str, output: str, **what: Any) -> None:
 def verify(path: str, output: str, **what: Any) -> int:
     """Read every byte of a store, file or Hudi table and check it.
 
+    Of a store, this is the current version, or --version N.
     With --key, columnar files and their lookup files on this host are compared with each other.
     'lookupstore get --help' says what STORE_OR_FILE may be.
     """

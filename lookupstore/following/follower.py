@@ -326,13 +326,16 @@ def _former(location: Location, current: Manifest, target: Target) -> TableMomen
     """
     has, wanted = current.follows, target.follows
     assert has is not None
+    # A table that was created again is at its old place, and a copy has the id of its original.
+    if has.place is not None and wanted.place not in (None, has.place):
+        is_copy = has.table == wanted.table
+        which = "the table at" if is_copy else "another table,"
+        moved = ", also if the table was moved" if is_copy else ""
+        raise FileExistsError(
+            f"{location.uri}: there is already a store, which follows {which} {has.place}; give "
+            f"each table its own store, or pass overwrite=True to replace it{moved}"
+        )
     if has.table != wanted.table:
-        # A table that was created again is at its old place.
-        if has.place is not None and wanted.place not in (None, has.place):
-            raise FileExistsError(
-                f"{location.uri}: there is already a store, which follows another table, "
-                f"{has.place}; give each table its own store, or pass overwrite=True to replace it"
-            )
         remedy = "give each table its own store"
         if has.place is not None and has.place == wanted.place:
             remedy = "overwrite the rows of a table instead of creating it again"

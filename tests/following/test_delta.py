@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -513,3 +514,17 @@ def test_deletes_of_files_at_a_uri_take_two_requests_each(tmp_path: Path) -> Non
     assert rebuilt(newer) is None
     assert [one.method for one in asked] == ["GET"] * 6
     assert sum(one.size for one in asked) < 0.3 * sum(file.stat().st_size for file in files)
+
+
+def test_a_copy_of_the_table_does_not_replace_its_rows(tmp_path: Path) -> None:
+    """A copy for tests has the id of the table."""
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": [1, 2]}))
+    follow(tmp_path / "t", tmp_path / "s", key="id").close()
+    shutil.copytree(tmp_path / "t", tmp_path / "copy")
+    deltalake.write_deltalake(tmp_path / "copy", pa.table({"id": [3]}), mode="append")
+    with pytest.raises(FileExistsError, match=r"the table at .*/t; .* overwrite=True to replace"):
+        follow(tmp_path / "copy", tmp_path / "s", key="id")
+    with lookupstore.open(tmp_path / "s") as store:
+        assert list(store) == [1, 2]
+    with follow(tmp_path / "copy", tmp_path / "s", key="id", overwrite=True) as store:
+        assert list(store) == [1, 2, 3]

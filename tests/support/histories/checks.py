@@ -21,7 +21,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.source.opening import open_source
 from lookupstore.source.table_objects import source_at
 from support.changelog import check_changes
-from support.histories.delta import DeltaHistory
+from support.histories.delta import DeltaHistory, DuckDbDeltaHistory
 from support.histories.delta_log import DeltaLogHistory
 from support.histories.foreign import ForeignError, ForeignReader
 from support.histories.hudi_writes import HudiHistory
@@ -87,6 +87,18 @@ class Others:
             return None
         self.counts["pypaimon"] += 1
         return self._foreign.rows("paimon", str(folder), snapshot)
+
+    def append_by_duckdb(self, folder: Path, number: int) -> bool:
+        """Return whether DuckDB appends the rows of the file of a number to a Delta table."""
+        assert self._foreign is not None
+        try:
+            self._foreign.rows("insert", str(folder), number)
+        except ForeignError as error:  # it writes no maps to some tables
+            if "destination type MAP" not in str(error):
+                raise
+            return False
+        self.counts["appended by DuckDB"] += 1
+        return True
 
     def write_by_pypaimon(self, folder: Path, seed: int) -> None:
         """Write a random table into a folder."""
@@ -162,8 +174,16 @@ def _meets(row: Mapping[str, Any], where: tuple[str, str, Any]) -> bool:
 
 def delta(folder: Path, seed: int, others: Others) -> None:
     """Check a history of a Delta table."""
-    history = DeltaHistory(folder / "t", seed)
+    _check_delta(DeltaHistory(folder / "t", seed), folder, seed, others)
 
+
+def delta_duckdb(folder: Path, seed: int, others: Others) -> None:
+    """Check a history of a Delta table to which DuckDB appends."""
+    history = DuckDbDeltaHistory(folder / "t", seed, others.append_by_duckdb)
+    _check_delta(history, folder, seed, others)
+
+
+def _check_delta(history: DeltaHistory, folder: Path, seed: int, others: Others) -> None:
     def scanned(table: deltalake.DeltaTable | None = None) -> Model:
         table = deltalake.DeltaTable(folder / "t") if table is None else table
         names = pa.schema(table.schema().to_arrow()).names
@@ -419,6 +439,7 @@ class Follower:
 
 FORMATS: dict[str, Callable[[Path, int, Others], None]] = {
     "delta": delta,
+    "delta-duckdb": delta_duckdb,
     "delta-log": delta_log,
     "hudi": hudi,
     "iceberg": iceberg,
@@ -429,4 +450,4 @@ FORMATS: dict[str, Callable[[Path, int, Others], None]] = {
     "pypaimon": pypaimon,
 }
 #: Formats whose tables the process of another environment writes.
-FOREIGN = {"pypaimon"}
+FOREIGN = {"delta-duckdb", "pypaimon"}

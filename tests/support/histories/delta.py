@@ -1,22 +1,29 @@
-"""Random histories of Delta tables, by deltalake."""
+"""Random histories of Delta tables, by deltalake and DuckDB."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from support.histories.columns import PLACED, Values, more_columns
 
 
 class DeltaHistory:
-    """A table with unique ids, to which random changes are made by deltalake."""
+    """A table with unique ids, to which random changes are made by deltalake.
+
+    Attributes:
+        is_partitioned: Whether the table may have partitions.
+    """
+
+    is_partitioned = True
 
     def __init__(self, path: Path, seed: int) -> None:
         self.path, self._chance = path, random.Random(seed)
@@ -24,7 +31,7 @@ class DeltaHistory:
         # Values of each column are those of a column of `KINDS`.
         self._names = {name: name for name in ["s", "n", "part", *more_columns(self._chance)]}
         may = [[name] for name in PLACED if name in self._names]
-        self._by = self._chance.choice([None, *may, ["part", "n"]])
+        self._by = self._chance.choice([None, *may, ["part", "n"]]) if self.is_partitioned else None
         self._next = 0
         deltalake.write_deltalake(path, self._rows(30), partition_by=self._by)
 
@@ -36,6 +43,9 @@ class DeltaHistory:
         for name, kind in self._names.items():
             columns[name] = self._values.column(kind, len(ids))
         return pa.table(columns)
+
+    def _append(self, rows: pa.Table) -> None:
+        deltalake.write_deltalake(self.path, rows, mode="append")
 
     def _table(self) -> Any:
         return deltalake.DeltaTable(self.path)
@@ -50,8 +60,7 @@ class DeltaHistory:
                               "column", "replace", "vacuum"])  # fmt: skip
         match what:
             case "append":
-                rows = self._rows(chance.choice([0, 1, 10]))
-                deltalake.write_deltalake(self.path, rows, mode="append")
+                self._append(self._rows(chance.choice([0, 1, 10])))
             case "overwrite":
                 rows = self._rows(0, range(chance.choice([0, 5, 30])))
                 deltalake.write_deltalake(self.path, rows, mode="overwrite")
@@ -108,3 +117,26 @@ class DeltaHistory:
             case "nothing":
                 self._table().create_checkpoint()
         return what
+
+
+class DuckDbDeltaHistory(DeltaHistory):
+    """A Delta table to which DuckDB appends rows, and deltalake makes the other changes.
+
+    Args:
+        path: Path of the table.
+        seed: Seed of the changes.
+        insert: Function that lets DuckDB append the rows of the file of a number, next to the
+            table, and returns whether it did.
+    """
+
+    is_partitioned = False  # DuckDB 2.0.1 names folders in other letters than its log
+
+    def __init__(self, path: Path, seed: int, insert: Callable[[Path, int], bool]) -> None:
+        super().__init__(path, seed)
+        self._insert, self._given = insert, 0
+
+    def _append(self, rows: pa.Table) -> None:
+        self._given += 1
+        pq.write_table(rows, f"{self.path}-{self._given}.parquet")
+        if not self._insert(self.path, self._given):
+            super()._append(rows)

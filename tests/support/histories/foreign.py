@@ -40,7 +40,8 @@ class ForeignReader:
         """Return the rows of a snapshot.
 
         Args:
-            reader: `paimon`, `delta` or `iceberg`; or `write`, which writes a table by pypaimon.
+            reader: `paimon`, `delta` or `iceberg`; `write`, which writes a table by pypaimon; or
+                `insert`, which appends to a Delta table by DuckDB.
             path: Folder of the table, or its metadata file.
             snapshot: Number of the snapshot.
 

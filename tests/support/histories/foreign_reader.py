@@ -76,9 +76,25 @@ def write(folder: str, seed: int) -> pa.Table:
     return pa.table({})
 
 
+def insert(folder: str, number: int) -> pa.Table:
+    """Let DuckDB append the rows of a Parquet file to a Delta table, and return nothing.
+
+    Args:
+        folder: Path of the table. The file is next to it: `<folder>-<number>.parquet`.
+        number: Number of the file.
+    """
+    connection().execute(f"ATTACH '{folder}' AS written (TYPE delta)")
+    try:
+        connection().execute(f"INSERT INTO written BY NAME FROM '{folder}-{number}.parquet'")
+    finally:
+        connection().execute("DETACH written")
+    return pa.table({})
+
+
 READERS: dict[str, Callable[[str, int], pa.Table]] = {
     "paimon": paimon,
     "write": write,
+    "insert": insert,
     "delta": delta,
     "iceberg": iceberg,
 }

@@ -157,7 +157,10 @@ class IcebergHistory:
             with self.table.update_spec() as update:
                 update.remove_field(chance.choice(parts).name)
             return
-        name = chance.choice([name for name in PLACED if name in self._names])
+        may = [name for name in PLACED if name in self._names]
+        if not may:
+            return
+        name = chance.choice(may)
         field = self.table.schema().find_field(name)
         if any(one.source_id == field.field_id for one in parts):
             return

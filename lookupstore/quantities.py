@@ -18,7 +18,7 @@ for _power, _letter in enumerate("KMGT", start=1):
     # Units as in the GNU tools: GB is decimal, G and GiB are binary.
     _BYTES |= {f"{_letter}B": 1000**_power, _letter: 1024**_power, f"{_letter}IB": 1024**_power}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-for _word in ("second", "minute", "hour", "day"):
+for _word in ("second", "sec", "minute", "min", "hour", "hr", "day"):
     # As in Spark's intervals and triggers.
     _SECONDS |= dict.fromkeys((_word, f"{_word}s"), _SECONDS[_word[0]])
 
@@ -73,8 +73,8 @@ def seconds_of(duration: Duration, argument: str) -> float:
 
     >>> seconds_of("1.5h", "retain"), seconds_of(timedelta(days=1), "retain")
     (5400.0, 86400.0)
-    >>> seconds_of("1 minute", "refresh")
-    60.0
+    >>> seconds_of("1 minute", "refresh"), seconds_of("1 min", "refresh")
+    (60.0, 60.0)
     """
     if isinstance(duration, str):
         match = _AMOUNT.fullmatch(duration.strip())

@@ -47,6 +47,7 @@ def test_what_is_no_size(value: Any) -> None:
         (0, 0), (1.5, 1.5), ("90", 90), ("90s", 90), ("1.5m", 90), ("1h", 3600), ("7d", 604800),
         (" 1 H ", 3600), (timedelta(minutes=2), 120), (float("inf"), float("inf")),
         ("1 minute", 60), ("10 seconds", 10), ("2 days", 172800), ("1.5 Hours", 5400),
+        ("1 min", 60), ("5 mins", 300), ("3secs", 3), ("2 hr", 7200),
     ],
 )  # fmt: skip
 def test_times(value: Any, right: float) -> None:

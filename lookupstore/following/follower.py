@@ -29,6 +29,7 @@ from lookupstore.progress import Advance, not_shown, progress_bars
 from lookupstore.quantities import Duration
 from lookupstore.sorting.ahead import mixed_ahead
 from lookupstore.sorting.runs import RepeatedKeyError, joined
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.location import Location
 from lookupstore.store.changed_bucket import BucketChanger, ChangedBucket, CompactionRule
 from lookupstore.store.changing import publish_changes, retried
@@ -326,9 +327,10 @@ def _former(location: Location, current: Manifest, target: Target) -> TableMomen
     """
     has, wanted = current.follows, target.follows
     assert has is not None
-    # A table that was created again is at its old place, and a copy has the id of its original.
-    if has.place is not None and wanted.place not in (None, has.place):
-        is_copy = has.table == wanted.table
+    # A table that was created again is at its old place.
+    is_elsewhere = has.place is not None and wanted.place not in (None, has.place)
+    is_copy = has.table == wanted.table and all(map(_is_folder, (has.place, wanted.place)))
+    if is_elsewhere and (is_copy or has.table != wanted.table):
         which = "the table at" if is_copy else "another table,"
         moved = ", also if the table was moved" if is_copy else ""
         raise FileExistsError(
@@ -384,6 +386,15 @@ def _former(location: Location, current: Manifest, target: Target) -> TableMomen
     if former.files_hash != has.files:
         raise UnfollowableError(replaced)
     return former
+
+
+def _is_folder(place: str | None) -> bool:
+    """Return whether a place is the folder of a table.
+
+    A copy of a folder has the id of its original. The branches of a table in a catalog of Iceberg,
+    and its metadata files, are places of one table.
+    """
+    return place is not None and not is_catalog_name(place) and ".metadata.json" not in place
 
 
 def _repeated_error(target: Target, key: bytes) -> DuplicateKeyError:

@@ -114,11 +114,9 @@ def sql_expression(text: str, columns: pa.Schema) -> pc.Expression:
 
 def _unquoted_name(text: str, names: Iterable[str]) -> str | None:
     """Return the first name in a condition that needs double quotes and lacks them, if any."""
-    for name in names:
-        is_odd = re.search(r"[^\w.]", name)
-        if is_odd and re.search(rf"(?<!['\"`]){re.escape(name)}(?!['\"`])", text):
-            return name.replace('"', '""')
-    return None
+    plain = re.sub(r"""'[^']*'|"[^"]*"|`[^`]*`""", "''", text)
+    odd = (name for name in names if re.search(r"[^\w.]", name) and name in plain)
+    return next((name.replace('"', '""') for name in odd), None)
 
 
 class ConditionReader:

@@ -170,16 +170,11 @@ class _ValueReader(ConditionReader):
         if digits <= _MOST_DIGITS or scale > _MOST_DIGITS:
             # Arrow determines the number of digits of the result.
             return self._typed(node, function(*values))
-        # Arrow multiplies no two numbers of 38 digits: their product may have 77.
-        most = _MOST_DIGITS if digits <= _MOST_WIDE else _MOST_DIGITS - 1
-        wide = [
-            value.cast(pa.decimal256(min(most, own), own_scale))
-            for value, (own, own_scale), most in zip(
-                values, sizes, (most, _MOST_DIGITS), strict=True
-            )
-        ]
-        kind = pa.decimal128(_MOST_DIGITS, scale)
-        return Operand(function(*wide).cast(kind), kind)  # values that do not fit raise an error
+        if digits > _MOST_WIDE:  # Arrow refuses two types of 38 digits, whatever the values
+            sizes[0] = (_MOST_DIGITS - 1, scales[0])
+        wide = [value.cast(pa.decimal256(*size)) for value, size in zip(values, sizes, strict=True)]
+        # Values that do not fit raise an error.
+        return self._typed(node, function(*wide).cast(pa.decimal128(_MOST_DIGITS, scale)))
 
     def _quotient(self, node: exp.Expression) -> Operand:
         sides = [self.computed(node.this), self.computed(node.args["expression"])]

@@ -26,9 +26,10 @@ from harness import Run, add_choice, add_json_lines, clocked, command_line, in_t
 from lookupstore.filters import predicate_of
 from lookupstore.hudi.file_group.groups import parse_base_file
 from lookupstore.hudi.layout import STATISTICS_FOLDER, TableStatistics, read_statistics
-from lookupstore.hudi.layout.statistics.file_statistics import ColumnStatistics, FileStatistics
+from lookupstore.hudi.layout.statistics.file_statistics import FileStatistics
 from lookupstore.hudi.layout.statistics.skipping import skip
 from lookupstore.hudi.layout.statistics.versions import write_version
+from lookupstore.parquet.column_statistics import ColumnStatistics
 from lookupstore.storage.location import Location
 
 PLANNING = "planning"

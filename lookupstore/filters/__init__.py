@@ -7,6 +7,8 @@
 - `sql_text` parses SQL, and `sql`, `sql_values` and `sql_computed` turn it into expressions;
   `merge_sql` and `sides` parse merges.
 - `parsed_expression` takes Arrow's expressions apart, and `predicates` interprets them.
+- `column_bounds` evaluates predicates on the bounds of many files or row groups at once, and
+  `constants` whole filters on values that a file has in all rows.
 - `row_groups` chooses the parts of a filter by which Arrow may skip row groups.
 """
 

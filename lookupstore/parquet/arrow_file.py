@@ -14,7 +14,7 @@ Source: parquet-format, LogicalTypes.md (TIMESTAMP); Spark, ParquetRowConverter,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,23 @@ _VERSION, _OLD_TIMES, _OLD_INT96 = (
 # Most bytes of row groups that one thread decodes sooner than several that wait for each other.
 _BYTES_OF_ONE_THREAD = 1 << 17
 _TODAYS_TIMES, _TODAYS_INT96 = b"3.0.0", b"3.1.0"
+
+
+def has_old_times(entries: Mapping[bytes, bytes]) -> bool:
+    """Return whether days and times of a file may be of the old calendar, except those of INT96.
+
+    Args:
+        entries: Key-value metadata in its footer.
+
+    >>> has_old_times({b"org.apache.spark.version": b"2.4.8"})
+    True
+    """
+    return _is_old(entries, _OLD_TIMES, _TODAYS_TIMES)
+
+
+def _is_old(entries: Mapping[bytes, bytes], flag: bytes, today: bytes) -> bool:
+    version = entries.get(_VERSION)
+    return flag in entries or (version is not None and version < today)
 
 
 class ParquetRows:
@@ -124,9 +141,9 @@ class ParquetRows:
         if not has_time(self.schema.field(name).type):
             return False
         said = self.metadata.metadata or {}
-        version = said.get(_VERSION)
-        flag, today = (_OLD_INT96, _TODAYS_INT96) if has_int96 else (_OLD_TIMES, _TODAYS_TIMES)
-        return flag in said or (version is not None and version < today)
+        if not has_int96:
+            return has_old_times(said)
+        return _is_old(said, _OLD_INT96, _TODAYS_INT96)
 
     def _of_today(
         self, batches: Iterable[pa.RecordBatch], names: Sequence[str]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lookupstore.filters import Filter, predicate_of, shown
+from lookupstore.filters.column_bounds import ColumnBounds, may_be
 from lookupstore.filters.predicates import (
     And,
     ColumnRef,
@@ -31,7 +32,6 @@ from lookupstore.hudi.file_group.reader import SliceRows
 from lookupstore.hudi.layout import fitting_filter, known_bounds
 from lookupstore.hudi.layout.choice import Curve
 from lookupstore.hudi.layout.sample import Sample
-from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds, may_be
 from lookupstore.hudi.layout.statistics.file_statistics import has_bounds
 from lookupstore.hudi.view import TableView
 

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.filters.column_bounds import ColumnBounds
 from lookupstore.hudi.layout.choice import Curve
 from lookupstore.hudi.layout.curves.layout import Layout
-from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds
 from lookupstore.sorting._sort import argsort
 
 Ints: TypeAlias = npt.NDArray[np.int64]

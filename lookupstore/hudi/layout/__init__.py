@@ -27,7 +27,7 @@ from lookupstore.hudi.layout.kept.kept_layout import (
     read_layout,
 )
 from lookupstore.hudi.layout.kept.overlap import Waiting, choose
-from lookupstore.hudi.layout.statistics.file_statistics import ColumnStatistics, FileStatistics
+from lookupstore.hudi.layout.statistics.file_statistics import FileStatistics
 from lookupstore.hudi.layout.statistics.guarantees import guarantees
 from lookupstore.hudi.layout.statistics.keeping import (
     collect,
@@ -65,7 +65,6 @@ __all__ = [
     "MOST_ROWS",
     "STATISTICS_FOLDER",
     "TARGET_FILE_SIZE",
-    "ColumnStatistics",
     "Curve",
     "CurveMapping",
     "FileStatistics",

@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.layout import ColumnStatistics, FileStatistics, TableStatistics, quarantined
+from lookupstore.hudi.layout import FileStatistics, TableStatistics, quarantined
 from lookupstore.hudi.metadata.column_stats import FileColumn, read_column_stats
 from lookupstore.hudi.metadata.group_files import TIMELINE
 from lookupstore.hudi.options import COLUMN_STATS, TableOptions
 from lookupstore.hudi.timeline.timeline import TimelineFolder
+from lookupstore.parquet.column_statistics import ColumnStatistics
 from lookupstore.storage.location import Location
 
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 
 from lookupstore.errors import CorruptionError
+from lookupstore.filters.column_bounds import ColumnBounds
 from lookupstore.hudi import HudiTable, WriteOptions
 from lookupstore.hudi.clustering.plan import CHOICE
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout import LayoutHealth, layout_health
 from lookupstore.hudi.layout.health.spread import ColumnSpread
-from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds
 from lookupstore.hudi.timeline.names import GroupId
 
 SEED = int(os.environ.get("LOOKUPSTORE_TEST_SEED", "23"))

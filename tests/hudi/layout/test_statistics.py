@@ -33,7 +33,6 @@ from lookupstore.hudi.layout import (
 from lookupstore.hudi.layout.statistics import versions
 from lookupstore.hudi.layout.statistics.file_statistics import (
     MOST_TEXT_BYTES,
-    ColumnStatistics,
     FileStatistics,
     data_statistics,
     file_statistics,
@@ -42,6 +41,7 @@ from lookupstore.hudi.layout.statistics.file_statistics import (
 from lookupstore.hudi.read.scan_funnel import Files
 from lookupstore.hudi.services import rollback
 from lookupstore.hudi.write import transaction
+from lookupstore.parquet.column_statistics import ColumnStatistics
 from lookupstore.parquet.footer import read_footer
 from lookupstore.parquet.structs import STRUCT
 
@@ -169,7 +169,8 @@ def test_footers_of_others_are_believed_by_writer_and_type(tmp_path: Path) -> No
         ("parquet-mr version 1.10.0 ", {"id", "value"}),
         ("parquet-mr version 1.13.1 ", {"id", "value"}),
         ("parquet-mr version 2.0.0 ( ", {"id", "value"}),
-        ("parquet-rs version 58.1.0 ", set()),
+        ("parquet-rs version 58.1.0 ", {"id", "value"}),
+        ("impala version 4.1.0-RELE  ", set()),
         ("parquet-cpp-arrow version ", {"id", "value", "x", "y"}),
     ],
 )

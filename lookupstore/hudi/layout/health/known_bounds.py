@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from lookupstore.filters.column_bounds import ColumnBounds
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds
 from lookupstore.hudi.layout.statistics.file_statistics import (
     footer_statistics,
     has_bounds,

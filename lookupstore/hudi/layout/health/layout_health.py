@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from lookupstore.errors import printable
+from lookupstore.filters.column_bounds import Answers, ColumnBounds
 from lookupstore.html_table import html_table
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout.health.spread import ColumnSpread, Floats, Ints
-from lookupstore.hudi.layout.statistics.column_bounds import Answers, ColumnBounds
 
 #: Kinds of queries: name, and share of the rows that a query selects.
 _QUERIES = (("one value", 0.0), ("1 % of rows", 0.01), ("10 % of rows", 0.1))

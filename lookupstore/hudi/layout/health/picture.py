@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from lookupstore.errors import printable
+from lookupstore.filters.column_bounds import ColumnBounds
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout.health.spread import ColumnSpread
-from lookupstore.hudi.layout.statistics.column_bounds import ColumnBounds
 
 # Sizes in pixels: side of the square, margin around it, smallest side of a box.
 _SIDE, _MARGIN, _LEAST = 480, 48, 2.0

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lookupstore.hudi.layout.statistics.column_bounds import Answers, ColumnBounds
+from lookupstore.filters.column_bounds import Answers, ColumnBounds
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -6,7 +6,6 @@
 - `versions` stores versions of them.
 - `keeping` updates them with each write.
 - `usable` reads them for scans, and warns of failures.
-- `column_bounds` evaluates filters on the bounds of many files at once.
 - `skipping` finds the files that a filter rules out.
 - `guarantees` passes the bounds to Arrow's datasets.
 - `proof` checks statistics of other programs by footers.

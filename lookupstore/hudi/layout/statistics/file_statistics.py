@@ -1,64 +1,24 @@
 """Compute statistics of the columns of one base file, from its footer or its rows.
 
-A footer is used only if its writer is known to follow the format, and only its statistics with a
-defined order. The older statistics have an order that each writer chose. Bounds of floats leave out
-NaN only if Arrow wrote the file. Parquet never contains the number of NaN.
-
-Source: parquet-format, parquet.thrift (Statistics, ColumnOrder); PARQUET-251, PARQUET-686,
-PARQUET-1222, PARQUET-1246.
+What a footer says of its row groups is combined; rows are read for what it does not say.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.file_group.scan import BaseFiles
+from lookupstore.parquet.column_statistics import ColumnStatistics, group_statistics
 from lookupstore.parquet.footer import ParquetFooter, read_footer
 from lookupstore.storage.location import Location
 
 #: Maximum size of a bound in UTF-8; longer bounds are truncated.
 MOST_TEXT_BYTES = 64
-
-_ARROW = "parquet-cpp-arrow version "
-_PARQUET_MR = re.compile(r"parquet-mr version (\d+)\.(\d+)\.")
-# First version of parquet-mr with valid statistics of text; before, they were in the order of
-# signed bytes, in other fields.
-_SINCE_MR = (1, 10)
-# Context with more digits than any decimal with its exponent.
-_EXACTLY = Context(prec=100)
-_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
-
-
-@dataclass(frozen=True)
-class ColumnStatistics:
-    """Statistics of a column of a file.
-
-    Attributes:
-        least: Lower bound of all values but NaN. None: unknown, or no values.
-        greatest: Upper bound of all values but NaN. None: unknown, or no values.
-        nulls: Number of nulls. None: unknown.
-        nans: Number of NaN. None: unknown.
-        least_is_exact: Whether a value is known to equal `least`.
-        greatest_is_exact: Whether a value is known to equal `greatest`.
-    """
-
-    least: pa.Scalar | None = None
-    greatest: pa.Scalar | None = None
-    nulls: int | None = None
-    nans: int | None = None
-    least_is_exact: bool = False
-    greatest_is_exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -211,161 +171,40 @@ def _of_file(
     gone = "deleted since; read the table again"
     with address.reading("a Parquet file", gone=gone), address.open() as stream:
         footer = read_footer(stream, location.show(file.path))
-        schema = pq.read_metadata(stream).schema
     rows = sum(group.rows for group in footer.groups)
-    return rows, {one.name: _of_footer(footer, schema, one, rows) for one in columns}
+    return rows, {one.name: _of_footer(footer, one, rows) for one in columns}
 
 
-def _of_footer(
-    footer: ParquetFooter, schema: pq.ParquetSchema, column: pa.Field, rows: int
-) -> ColumnStatistics | None:
+def _of_footer(footer: ParquetFooter, column: pa.Field, rows: int) -> ColumnStatistics | None:
     """Return the statistics of a column in a footer.
 
     None: the footer lacks some of them, or they are not reliable.
     """
-    paths = [one.path for one in footer.groups[0].columns] if footer.groups else []
-    if not any(path[0] == column.name for path in paths):
+    name = column.name.encode("utf-8", "surrogateescape")
+    if all(leaf.column != name for leaf in footer.leaves):
         return ColumnStatistics(nulls=rows, nans=0)
-    at = paths.index((column.name,)) if (column.name,) in paths else None
-    if at is None or footer.leaves[at].repetition:
-        return None  # a row may have several values
-    convert = _conversion(schema.column(at), column.type)
-    if convert is None or not footer.has_order(at) or not _is_believed(footer, column.type):
+    groups = group_statistics(footer, column.name, column.type)
+    if groups is None:
         return None
     nulls = 0
-    least: list[Any] = []
-    greatest: list[Any] = []
+    bounds: list[pa.Scalar] = []
     exact = [True, True]
-    for group in footer.groups:
-        chunk = group.columns[at]
-        said = chunk.bounds
-        if said.nulls is None:
+    for group, one in zip(footer.groups, groups, strict=True):
+        if one.nulls is None:
             return None
-        nulls += said.nulls
-        if said.nulls == group.rows:
+        nulls += one.nulls
+        if one.nulls == group.rows:
             continue
-        is_whole = chunk.has_bounds_of(footer.leaves[at].width)
-        if said.least is None or said.greatest is None or not is_whole:
+        if one.least is None or one.greatest is None:
             return None
-        for values, value in ((least, said.least), (greatest, said.greatest)):
-            read = convert.value(value)
-            if read is None:
-                return None
-            values.append(read)
-        # In a dictionary column, Arrow counts a null as a use of another value: the bounds are then
-        # those of all values in the dictionary, and Arrow marks them as exact.
-        may_be_unused = chunk.has_dictionary and said.nulls > 0
-        # Only texts are truncated, by writers that record it.
-        may_be_cut = _is_text(column.type)
-        exact[0] &= not may_be_unused and (said.least_is_exact or not may_be_cut)
-        exact[1] &= not may_be_unused and (said.greatest_is_exact or not may_be_cut)
-    nans = None if pa.types.is_floating(column.type) else 0
-    if not least:
+        bounds += [one.least, one.greatest]
+        exact[0] &= one.least_is_exact
+        exact[1] &= one.greatest_is_exact
+    if not bounds:
         return ColumnStatistics(nulls=nulls, nans=0)
-    try:
-        low, high = convert.scalar(min(least)), convert.scalar(max(greatest))
-    except (pa.ArrowException, ValueError, OverflowError):
-        return None
-    if pc.greater(low, high).as_py():
-        return None  # no writer writes this
-    return ColumnStatistics(low, high, nulls, nans, *exact)
-
-
-def _is_believed(footer: ParquetFooter, kind: pa.DataType) -> bool:
-    """Return whether the writer of a footer writes correct bounds of a type."""
-    writer = footer.created_by
-    if writer.startswith(_ARROW):
-        return True
-    known = _PARQUET_MR.match(writer)
-    since = known is not None and (int(known[1]), int(known[2])) >= _SINCE_MR
-    # Writers other than Arrow may count NaN among the values.
-    return since and not pa.types.is_floating(kind)
-
-
-@dataclass(frozen=True)
-class _Conversion:
-    """A conversion of the bounds of a Parquet column to values of a type.
-
-    Attributes:
-        format: Format of a stored number, as in `struct`. Empty: bytes.
-        stored: Arrow type of the stored values.
-        kind: Arrow type of the column in the table.
-        scale: Number of digits after the decimal point. None: not a decimal.
-    """
-
-    format: str
-    stored: pa.DataType
-    kind: pa.DataType
-    scale: int | None = None
-
-    def value(self, data: bytes) -> Any:
-        """Return the value of some bytes, in the order of the type.
-
-        None: the bytes have no usable value.
-        """
-        if self.format:
-            if len(data) != struct.calcsize(self.format):
-                return None
-            (value,) = struct.unpack(self.format, data)
-            return None if value != value else value  # NaN has no order
-        if self.scale is not None:
-            return int.from_bytes(data, "big", signed=True)
-        if pa.types.is_string(self.kind):
-            try:
-                data.decode()
-            except UnicodeDecodeError:
-                return None
-        return data
-
-    def scalar(self, value: Any) -> pa.Scalar:
-        """Return a value in the type of the column."""
-        if self.scale is not None:
-            return pa.scalar(_EXACTLY.scaleb(Decimal(value), -self.scale), self.kind)
-        if pa.types.is_string(self.kind):
-            return pa.scalar(value.decode(), self.kind)
-        if isinstance(value, int) and not isinstance(value, bool):
-            width = pa.int32() if self.format == "<i" else pa.int64()
-            return pa.scalar(value, width).cast(self.stored).cast(self.kind)
-        return pa.scalar(value, self.stored).cast(self.kind)
-
-
-def _conversion(column: Any, kind: pa.DataType) -> _Conversion | None:
-    """Return the conversion of the bounds of a Parquet column.
-
-    None: the bounds are not used.
-    """
-    logical = json.loads(column.logical_type.to_json())
-    name = logical.get("Type")
-    physical = column.physical_type
-    number = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d", "BOOLEAN": "<?"}.get(
-        physical, ""
-    )
-    types = pa.types
-    width = pa.int32() if physical == "INT32" else pa.int64()
-    if name == "Decimal":
-        if not types.is_decimal(kind) or logical["scale"] != kind.scale or physical == "INT96":
-            return None
-        return _Conversion(number, width, kind, logical["scale"])
-    if types.is_signed_integer(kind) and physical in ("INT32", "INT64"):
-        plain = name in ("None", "Undefined") or (name == "Int" and logical["isSigned"])
-        return _Conversion(number, width, kind) if plain else None
-    if types.is_date32(kind) and physical == "INT32":
-        return _Conversion(number, pa.date32(), kind) if name == "Date" else None
-    if types.is_timestamp(kind) and physical == "INT64" and name == "Timestamp":
-        unit = _UNITS.get(logical["timeUnit"])
-        if unit is None or logical["isAdjustedToUTC"] != (kind.tz is not None):
-            return None
-        return _Conversion(number, pa.timestamp(unit, kind.tz), kind)
-    if name not in ("None", "Undefined", "String"):
-        return None
-    if types.is_floating(kind) and physical in ("FLOAT", "DOUBLE"):
-        stored = pa.float32() if physical == "FLOAT" else pa.float64()
-        return _Conversion(number, stored, kind) if stored.bit_width <= kind.bit_width else None
-    if types.is_boolean(kind) and physical == "BOOLEAN":
-        return _Conversion(number, pa.bool_(), kind)
-    if physical == "BYTE_ARRAY" and (types.is_string(kind) or types.is_binary(kind)):
-        return _Conversion("", pa.binary(), kind)
-    return None
+    ends = pc.min_max(pa.array(bounds, column.type))
+    nans = None if pa.types.is_floating(column.type) else 0
+    return ColumnStatistics(ends["min"], ends["max"], nulls, nans, *exact)
 
 
 def _shortened(known: ColumnStatistics) -> ColumnStatistics:

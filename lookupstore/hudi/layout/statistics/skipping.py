@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookupstore.filters.column_bounds import Answers
 from lookupstore.filters.predicates import conjuncts, predicate_of, shown
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.layout.statistics.column_bounds import Answers
 from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
 
 

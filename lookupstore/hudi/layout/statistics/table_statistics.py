@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.errors import CorruptionError
+from lookupstore.filters.column_bounds import Answers, ColumnBounds, may_be
 from lookupstore.filters.predicates import Predicate, columns_of
 from lookupstore.hudi.file_group.groups import FileSlice
 from lookupstore.hudi.layout.sealed import HEAD, seal, unseal
-from lookupstore.hudi.layout.statistics.column_bounds import Answers, ColumnBounds, may_be
-from lookupstore.hudi.layout.statistics.file_statistics import ColumnStatistics, FileStatistics
+from lookupstore.hudi.layout.statistics.file_statistics import FileStatistics
+from lookupstore.parquet.column_statistics import ColumnStatistics
 
 _MAGIC = b"LSSTATS1"
 # Maximum size and compression ratio of a file that is decompressed.

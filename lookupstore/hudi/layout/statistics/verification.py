@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.hudi.file_group.groups import FileSlice
-from lookupstore.hudi.layout.statistics.file_statistics import ColumnStatistics, data_statistics
+from lookupstore.hudi.layout.statistics.file_statistics import data_statistics
 from lookupstore.hudi.layout.statistics.table_statistics import TableStatistics
+from lookupstore.parquet.column_statistics import ColumnStatistics
 from lookupstore.storage.location import Location
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lookupstore.filters.column_bounds import Answers, ColumnBounds, may_be
 from lookupstore.filters.predicates import predicate_of
-from lookupstore.hudi.layout.statistics.column_bounds import Answers, ColumnBounds, may_be
 
 NAN = float("nan")
 V = pc.field("v")

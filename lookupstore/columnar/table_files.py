@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lookupstore.arrow.types import is_text
+from lookupstore.columnar.key_ranges import Range
 from lookupstore.columnar.source_file import ColumnsInFile, SourceFile
 from lookupstore.errors import StaleStoreError
 from lookupstore.orc.footer import read_footer
@@ -184,8 +186,12 @@ class TableDataFile(SourceFile):
         return replace(self, has_others=False)
 
 
-def table_data_files(snapshot: Snapshot) -> list[TableDataFile]:
+def table_data_files(snapshot: Snapshot, key: str) -> list[TableDataFile]:
     """Return the data files of a snapshot, with the number of their rows.
+
+    Args:
+        snapshot: The snapshot.
+        key: Name of the column for which to return the range in each file.
 
     Raises:
         CorruptionError: If a footer that had to be read is damaged.
@@ -207,14 +213,14 @@ def table_data_files(snapshot: Snapshot) -> list[TableDataFile]:
             schema=snapshot.columns,
             # Keys that the file itself may lack cannot be looked for in it.
             constants=tuple((name, None) for name in {**file.constants, **file.defaults}),
-            ranges=None if file.keys is None else (file.keys,),
-            file=file,
+            ranges=_ranges(file, key),
+            file=file.to_read,
             snapshot=alone,
             position=position,
         )
 
     with ThreadPoolExecutor(_THREADS, "lookupstore-footer") as pool:
-        return list(pool.map(one, snapshot.files))
+        return list(pool.map(one, snapshot.files_to_read))
 
 
 def position_name(snapshot: Snapshot) -> str:
@@ -257,6 +263,25 @@ def needed_names(files: Iterable[TableDataFile]) -> list[str]:
     """Return the names of columns that decide which rows of some files count."""
     conditions = (one for file in files for one in file.snapshot.conditions(file.file))
     return list(dict.fromkeys(name for one in conditions for name in one.names))
+
+
+def _ranges(file: TableFile, name: str) -> tuple[Range] | None:
+    """Return the least and greatest value of a column in a file. None: unknown."""
+    if file.statistics is None or file.merged is not None:
+        return None
+    said = file.statistics.of(name)
+    if said is None or said.least is None or said.greatest is None:
+        return None
+    kind = said.least.type
+    if is_text(kind):
+        return ((said.least.as_py().encode(), said.greatest.as_py().encode()),)
+    if not (pa.types.is_integer(kind) or pa.types.is_date32(kind)):
+        return None
+    least, greatest = (
+        one.cast(pa.int32()) if pa.types.is_date32(kind) else one
+        for one in (said.least, said.greatest)
+    )
+    return ((least.as_py(), greatest.as_py()),)
 
 
 def _counted(file: TableFile) -> int:

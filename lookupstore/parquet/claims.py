@@ -9,7 +9,7 @@ Source: parquet-format, parquet.thrift (PageHeader) and Encodings.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,8 @@ class Claims:
 
     Attributes:
         row: Largest size of a row in bytes. 0: unknown.
-        groups: Largest size of all rows of each row group, in bytes. Empty: unknown.
+        groups: Largest size of all rows of each row group, in bytes; 0 for those that are not
+            read. Empty: unknown.
     """
 
     row: int = 0
@@ -54,7 +55,12 @@ class Claims:
         return bool(self.groups) and self.groups[group] > MOST_OF_SMALL
 
 
-def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any, Claims]:
+def look_at_claims(
+    stream: Any,
+    names: Collection[str],
+    path: str,
+    groups: Sequence[int] | None = None,
+) -> tuple[Any, Claims]:
     """Return a file for Arrow to read, and the claims of the pages of some columns.
 
     A small file is read into memory.
@@ -63,6 +69,7 @@ def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any,
         stream: Open file, with the methods `size()` and `read_at(nbytes, offset)`.
         names: Names of the columns that will be read. Others are not checked.
         path: Path of the file, which errors name.
+        groups: Numbers of the row groups that will be read. Others are not checked. None: all.
 
     Raises:
         CorruptionError: If the footer is damaged, or pages have no headers.
@@ -78,23 +85,24 @@ def look_at_claims(stream: Any, names: Collection[str], path: str) -> tuple[Any,
         raise CorruptionError(path, 0, f"column chunks of at most {size} bytes", "more")
     encoded = {name.encode("utf-8", "surrogateescape") for name in names}
     wanted = [(at, leaf) for at, leaf in enumerate(footer.leaves) if leaf.column in encoded]
-    groups = []
+    totals = []
     most: dict[int, tuple[int, int, int]] = {}
-    for group in footer.groups:
+    are_read = {*(range(len(footer.groups)) if groups is None else groups)}
+    for number, group in enumerate(footer.groups):
         total = 0
-        for at, leaf in wanted:
+        for at, leaf in wanted if number in are_read else ():
             chunk = group.columns[at]
             nbytes = min(chunk.nbytes + footer.forgotten_bytes, size - chunk.offset)
             pages, row, whole, lists = _of_chunk(data, path, chunk, nbytes, leaf)
             total += whole
             before = most.get(at, (0, 0, 0))
             most[at] = max(pages, before[0]), max(row, before[1]), max(lists, before[2])
-        groups.append(total)
+        totals.append(total)
     pages, row, lists = (sum(one[i] for one in most.values()) for i in range(3))
     for what, nbytes in (("pages", pages), ("lists", lists), ("values", row)):
         if nbytes > MOST_OF_SMALL:
             raise too_large_error(path, size, f"{nbytes:,} bytes of {what}")
-    return file, Claims(row, tuple(groups))
+    return file, Claims(row, tuple(totals))
 
 
 def too_large_error(path: str, size: int, what: str) -> FormatError:

@@ -41,7 +41,7 @@ def damaged_offset(
             chunks = list(_chunks(footer, names, groups))
             # If headers of pages of a small file are damaged, this raises an error with the offset.
             columns = {name for _, name, _ in chunks}
-            stream, claims = look_at_claims(file, columns, address.shown)
+            stream, claims = look_at_claims(file, columns, address.shown, groups)
             rows = claims.rows_at_once(_BATCH_ROWS)
             parquet = ParquetRows(stream, address.shown)
             for group, name, chunk in chunks:

@@ -16,14 +16,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import xxhash
 
 from lookupstore.errors import LookupStoreError
+from lookupstore.filters.constants import which_may_match
+from lookupstore.filters.row_filter import RowFilter
 from lookupstore.orc.footer import read_footer
+from lookupstore.parquet.ending import ParquetEnding
 from lookupstore.parquet.footer import read_footer as read_parquet_footer
 from lookupstore.source.csv_dialect import CsvDialect
 from lookupstore.source.damage import damaged_offset
-from lookupstore.source.folder_columns import FolderColumns, Value
+from lookupstore.source.folder_columns import FolderColumns
 from lookupstore.source.reading import check_no_others, fitted, read_to_store, schema_of
 from lookupstore.source.search import (
     COMPRESSIONS,
@@ -36,7 +40,8 @@ from lookupstore.source.search import (
     is_stream,
     shown_path,
 )
-from lookupstore.source.source import Source, type_name, with_checked_texts
+from lookupstore.source.skipping import StatisticsFilter
+from lookupstore.source.source import Source, meeting, type_name, with_checked_texts
 from lookupstore.source.table_objects import opened_table
 from lookupstore.source.table_readers import READABLE
 from lookupstore.source.text_limits import TextLimits
@@ -121,6 +126,7 @@ def _columnar_source(
     *,
     in_order: bool,
     is_strict: bool = False,
+    condition: RowFilter | None = None,
 ) -> Source:
     """Return files of Parquet or ORC as a source.
 
@@ -133,6 +139,8 @@ def _columnar_source(
         folders: Columns of the folders of each path.
         in_order: Whether the order of the paths is fixed.
         is_strict: Whether a file with a column that the first one lacks is an error.
+        condition: Condition by which files and row groups are left out, which the rows of others
+            need not meet. None: all are read.
     """
     schema = folders[0].schema(stored)
     again = partial(
@@ -145,9 +153,24 @@ def _columnar_source(
         columns_of = (
             columns for columns, one in zip(folders, found, strict=True) for _ in one.files
         )
-        for (address, identity), columns_there in zip(identified, columns_of, strict=True):
-            constants = columns_there.values(address.path)
-            yield from _read_file(address, identity, file_format, wanted, constants, known)
+        constants = [
+            {
+                name: pa.scalar(value, schema.field(name).type)
+                for name, value in columns_there.values(address.path).items()
+            }
+            for (address, _), columns_there in zip(identified, columns_of, strict=True)
+        ]
+        may_match, skipping = [True for _ in identified], None
+        if condition is not None:
+            may_match = which_may_match(condition, schema, constants)
+            skipping = StatisticsFilter(condition, schema)
+        for (address, identity), values, is_read in zip(
+            identified, constants, may_match, strict=True
+        ):
+            if is_read:
+                yield from _read_file(
+                    address, identity, file_format, wanted, values, known, skipping
+                )
 
     def with_texts(wanted: pa.Schema) -> Source:
         texts = [one.with_texts(wanted) for one in folders]
@@ -168,6 +191,7 @@ def _columnar_source(
         in_order=in_order,
         every_column=lambda: again(folders, is_strict=True),
         folders_with_texts=with_texts,
+        filtered=lambda one: meeting(again(folders, is_strict=is_strict, condition=one), one),
     )
 
 
@@ -176,8 +200,9 @@ def _read_file(
     identity: FileIdentity,
     file_format: str,
     schema: pa.Schema,
-    constants: Mapping[str, Value],
+    constants: Mapping[str, pa.Scalar],
     known: Container[str] | None,
+    skipping: StatisticsFilter | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted columns of one file in their wanted types, in small batches.
 
@@ -188,38 +213,72 @@ def _read_file(
         schema: Schema of the wanted columns.
         constants: Values of the columns that the folders of the file add, by name.
         known: Names of all columns that the file may have. None: any.
+        skipping: Condition by which row groups are left out. None: all are read.
     """
     names = [name for name in schema.names if name not in constants]
-    shown, page_bytes = address.shown, address.page_bytes
-    rows = 0
+    shown = address.shown
     with ExitStack() as stack:
         with _reading(address, file_format):
             file = stack.enter_context(opened_unchanged(address, identity))
-            batches = read_to_store(
-                file, file_format, names, shown, page_bytes=page_bytes, known=known
+            metadata: pq.FileMetaData | None = None
+            runs: Sequence[tuple[int, Sequence[int] | None]] = [(0, None)]
+            if skipping is not None and file_format == "parquet":
+                ending = ParquetEnding(file, shown, address.ending_bytes)
+                metadata = ending.metadata
+                own = {name: name for name in skipping.columns.names}
+                runs = skipping.groups(ending.footer, own, constants).runs()
+        for rows, groups in runs:
+            with _reading(address, file_format):
+                batches = read_to_store(
+                    file,
+                    file_format,
+                    names,
+                    shown,
+                    page_bytes=address.page_bytes,
+                    groups=groups,
+                    known=known,
+                    metadata=metadata,
+                )
+            while True:
+                # Only reads are in the context: errors of the use of a batch are not errors of the
+                # file.
+                with _reading(address, file_format, names, groups):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield _in_columns(batch, schema, constants, shown, rows)
+                rows += batch.num_rows
+
+
+def _in_columns(
+    batch: pa.RecordBatch,
+    schema: pa.Schema,
+    constants: Mapping[str, pa.Scalar],
+    shown: str,
+    rows_before: int,
+) -> pa.RecordBatch:
+    """Return rows of a file in the wanted columns.
+
+    Args:
+        batch: Rows of the file, in its own types.
+        schema: Schema of the wanted columns.
+        constants: Values of the columns that the folders of the file add, by name.
+        shown: Path of the file, which errors name.
+        rows_before: Number of rows of the file before these.
+    """
+    columns = []
+    for field in schema:
+        if field.name in constants:
+            columns.append(pa.repeat(constants[field.name], batch.num_rows))
+        elif field.name in batch.schema.names:
+            column = batch.column(field.name)
+            columns.append(fitted(column, field, shown, rows_before=rows_before))
+        else:
+            raise ValueError(
+                f"source: {shown} lacks the column {field.name!r}, which the first file has; "
+                "choose columns that all files have (columns=)"
             )
-        while True:
-            # Only reads are in the context: errors of the use of a batch are not errors of the
-            # file.
-            with _reading(address, file_format, names):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            columns = []
-            for field in schema:
-                if field.name in constants:
-                    value = pa.scalar(constants[field.name], field.type)
-                    columns.append(pa.repeat(value, batch.num_rows))
-                elif field.name in batch.schema.names:
-                    column = batch.column(field.name)
-                    columns.append(fitted(column, field, shown, rows_before=rows))
-                else:
-                    raise ValueError(
-                        f"source: {shown} lacks the column {field.name!r}, which the first file "
-                        "has; choose columns that all files have (columns=)"
-                    )
-            rows += batch.num_rows
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _streams_source(
@@ -436,9 +495,12 @@ def _fingerprint(
 
 
 def _reading(
-    address: FileAddress, file_format: str, names: Sequence[str] = ()
+    address: FileAddress,
+    file_format: str,
+    names: Sequence[str] = (),
+    groups: Sequence[int] | None = None,
 ) -> AbstractContextManager[None]:
     """Let errors of reading some columns of a file name the file, and the damaged part."""
     if file_format == "orc":
         return address.reading("an ORC file")
-    return address.reading("a Parquet file", place=partial(damaged_offset, address, names))
+    return address.reading("a Parquet file", place=partial(damaged_offset, address, names, groups))

@@ -46,7 +46,7 @@ def read_file(
             may have rows but no columns.
         path: Path of the file, which errors name.
         page_bytes: Number of bytes of a Parquet column to read at a time.
-        groups: Numbers of the Parquet row groups to read. Default: all.
+        groups: Numbers of the Parquet row groups to read, ascending. Default: all.
         known: Names of all columns that the file may have. Default: any.
         metadata: Metadata of a Parquet file, if it was read already. None: it is read.
 
@@ -103,7 +103,12 @@ def read_to_store(
         ValueError: If a text is not UTF-8, which would later count as damage of the store, or if
             the file has another column than `known` allows.
     """
-    size, left, row = file.size(), MOST_ROWS_OF_SMALL, 0
+    size, left = file.size(), MOST_ROWS_OF_SMALL
+    if groups and metadata is None:
+        metadata = read_metadata(file, path)
+    row = 0
+    if groups and metadata is not None:
+        row = sum(metadata.row_group(one).num_rows for one in range(groups[0]))
     batches = read_file(
         file,
         file_format,
@@ -226,7 +231,7 @@ def _parquet_batches(
     known: Container[str] | None,
     given: pq.FileMetaData | None,
 ) -> Iterator[pa.RecordBatch]:
-    file, claims = look_at_claims(stream, names, path)
+    file, claims = look_at_claims(stream, names, path, groups)
     reader = ParquetRows(file, path, page_bytes=page_bytes, metadata=given)
     metadata = reader.metadata
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
@@ -236,7 +241,7 @@ def _parquet_batches(
     if known is not None and len(present) == len(names):  # other code reports missing columns
         check_no_others(there, known, path)
     if not present:
-        _, claims = look_at_claims(stream, there[:1], path)
+        _, claims = look_at_claims(stream, there[:1], path, groups)
     rows = claims.rows_at_once(rows)
     groups = range(metadata.num_row_groups) if groups is None else groups
     columns = present or there[:1]

@@ -48,8 +48,8 @@ class Source:
             for which a row has a value that is not of its type; that value is null. Do not read
             this source afterwards. None: A value cannot be of another type, or raises an error.
         has_misfits: Whether the last column is such a column, and not one of the rows.
-        filtered: Function that returns the source with only the rows that meet a condition, of
-            which some files need not be read. None: All rows are read.
+        filtered: Function that returns the source with only the rows that meet a condition, without
+            reading files and row groups that statistics rule out. None: All rows are read.
     """
 
     schema: pa.Schema
@@ -77,8 +77,16 @@ def where_rows(source: Source, condition: RowFilter) -> Source:
         source: Source of the rows. Do not read it afterwards.
         condition: Condition on columns of the source.
     """
-    if source.filtered is not None:
-        return source.filtered(condition)
+    return meeting(source, condition) if source.filtered is None else source.filtered(condition)
+
+
+def meeting(source: Source, condition: RowFilter) -> Source:
+    """Return a source with only the rows that meet a condition, after reading all of its rows.
+
+    Args:
+        source: Source of the rows. Do not read it afterwards.
+        condition: Condition on columns of the source.
+    """
 
     def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in source.batches(list(dict.fromkeys([*columns, *condition.names]))):
@@ -97,6 +105,7 @@ def where_rows(source: Source, condition: RowFilter) -> Source:
         every_column=None,
         folders_with_texts=None,
         with_misfits=None,
+        filtered=None,
     )
 
 

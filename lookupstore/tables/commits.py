@@ -61,12 +61,11 @@ class TableCommits(Protocol):
     def number_of(self, position: str) -> int | None:
         """Return the number of the version or snapshot at a position. None: there is none."""
 
-    def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
+    def snapshot(self, position: str) -> Snapshot:
         """Return the files of a commit.
 
         Args:
             position: Position of the commit.
-            keys: Name of the column whose least and greatest values in each file to return.
 
         Raises:
             StaleStoreError: If the commit is gone.

@@ -18,10 +18,9 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import fs
 
-from lookupstore.arrow.types import is_bytes, is_text
+from lookupstore.arrow.types import is_bytes
 from lookupstore.errors import FormatError, listed
 from lookupstore.extras import require
 from lookupstore.source.source import Source
@@ -32,6 +31,7 @@ from lookupstore.storage.s3_client import allows_http, object_store_options, opt
 from lookupstore.storage.storage_options import with_options
 from lookupstore.storage.uris import hide_urls, open_uri, shown_uri
 from lookupstore.tables.columns import FIELD_ID
+from lookupstore.tables.delta_statistics import FileInLog, LogStatistics
 from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.positions import Positions
 from lookupstore.tables.recently_read import RecentlyRead
@@ -78,17 +78,16 @@ def table_source(given: Any) -> Source:
     return snapshot_source(table_snapshot(given))
 
 
-def table_snapshot(given: Any, *, keys: str | None = None) -> Snapshot:
+def table_snapshot(given: Any) -> Snapshot:
     """Return the files of a Delta table.
 
     Args:
         given: Table as `table_source` takes it.
-        keys: Name of the column whose least and greatest values in each file to return.
 
     Raises the errors of `table_source`.
     """
     is_path = isinstance(given, (str, Location))
-    return snapshot_of(opened_table(given) if is_path else given, keys=keys)
+    return snapshot_of(opened_table(given) if is_path else given)
 
 
 class DeltaHistory:
@@ -221,16 +220,15 @@ def _deltalakes(location: Location) -> tuple[str, dict[str, str] | None]:
     )
 
 
-def snapshot_of(table: Any, *, keys: str | None = None) -> Snapshot:
+def snapshot_of(table: Any) -> Snapshot:
     """Return the files of a Delta table at the version that it was opened at.
 
     Args:
         table: The table.
-        keys: Name of the column whose least and greatest values in each file to return.
 
     Raises the errors of `table_source`.
     """
-    return _snapshot_of(_version_of(table), place_of(table), keys)
+    return _snapshot_of(_version_of(table), place_of(table))
 
 
 @dataclass(frozen=True)
@@ -318,15 +316,12 @@ def _version_of(table: Any) -> _Version:
     )
 
 
-def _snapshot_of(
-    version: _Version, place: tuple[str, dict[str, str] | None], keys: str | None = None
-) -> Snapshot:
+def _snapshot_of(version: _Version, place: tuple[str, dict[str, str] | None]) -> Snapshot:
     """Return the files of a version.
 
     Args:
         version: The version.
         place: Path or URI of the table, and the options of its object store.
-        keys: Name of the column whose least and greatest values in each file to return.
 
     Raises the errors of `table_source`.
     """
@@ -335,24 +330,22 @@ def _snapshot_of(
         version.schema,
         version.schema,
         version.stored,
-        tuple(sorted(_files(version, place, keys), key=lambda one: one.address.path)),
+        tuple(sorted(_files(version, place), key=lambda one: one.address.path)),
         table_id=version.table_id,
         snapshot_id=str(version.number),
         deletes_by_position=version.has_vectors,
     )
 
 
-def _files(
-    version: _Version, place: tuple[str, dict[str, str] | None], keys: str | None
-) -> Iterator[TableFile]:
-    ranges = _ranges(version.actions, keys)
+def _files(version: _Version, place: tuple[str, dict[str, str] | None]) -> Iterator[TableFile]:
+    known = LogStatistics(version.actions)
     # The statistics of hundreds of columns would become Python objects, too.
     added = version.files
     # With the sizes, no request asks for them.
     sizes = dict(zip(*(added[name].to_pylist() for name in ("path", "size_bytes")), strict=True))
     root = TableRoot(*place, {unquote(path): size for path, size in sizes.items()})
     deleted = {root.path_of(uri): rows for uri, rows in version.deleted.items()}
-    for one, ends in zip(added.to_pylist(), ranges, strict=True):
+    for row, one in enumerate(added.to_pylist()):
         address = root.address(one["path"])
         values = one.get("partition") or {}
         kinds = version.partitions
@@ -365,37 +358,13 @@ def _files(
             constants=partition,
             partition=partition,
             deleted=deleted.pop(address.path, None),
-            keys=ends,
+            statistics=FileInLog(known, row),
         )
     if deleted:
         raise FormatError(
             f"source: the {version.description} has deleted rows in {min(deleted)}, which "
             "deltalake does not list; read the table with Spark, and pass its rows"
         )
-
-
-def _ranges(
-    actions: pa.Table, name: str | None
-) -> list[tuple[int, int] | tuple[bytes, bytes] | None]:
-    """Return the least and greatest value of a column in each file, as the log has them.
-
-    Only integers, days and texts are returned: writers round other values.
-    """
-    ends = []
-    for side in ("min", "max"):
-        found = actions[side].combine_chunks() if side in actions.column_names else None
-        at = -1 if found is None or name is None else found.type.get_field_index(name)
-        if found is None or at < 0:
-            return [None] * actions.num_rows
-        ends.append(pc.struct_field(found, at))
-    if is_text(ends[0].type):
-        ends = [one.cast(pa.large_binary()) for one in ends]
-    elif pa.types.is_date32(ends[0].type):
-        ends = [one.cast(pa.int32()) for one in ends]
-    elif not pa.types.is_integer(ends[0].type):
-        return [None] * actions.num_rows
-    pairs = zip(*(one.to_pylist() for one in ends), strict=True)
-    return [None if None in pair else pair for pair in pairs]
 
 
 class TableRoot:

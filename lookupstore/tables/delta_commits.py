@@ -132,7 +132,7 @@ class DeltaCommits:
         """Return the number of the version at a position."""
         return _version(position)
 
-    def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
+    def snapshot(self, position: str) -> Snapshot:
         """Return the files of a version.
 
         Raises:
@@ -148,7 +148,7 @@ class DeltaCommits:
                     f"{self._description} at version {_version(position)}: {GONE}"
                 ) from None
             self._table_at = position
-        return snapshot_of(self._table, keys=keys)
+        return snapshot_of(self._table)
 
     def at(self, *, version: int | None = None, moment: float | None = None) -> DeltaCommits:
         """Return the table opened at one version.

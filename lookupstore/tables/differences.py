@@ -111,10 +111,11 @@ def differing_files(
         others: Files of the other snapshot of the table.
         kept: Columns that this host keeps of the files. Default: none.
     """
+    alone = replace(one, files=())
     there = {file.data_identity: file for file in others}
-    found = ((file, there.get(file.data_identity)) for file in one.files)
+    found = ((file, there.get(file.data_identity)) for file in one.files_to_read)
     return [
-        FileDifference(one, file, same, kept)
+        FileDifference(alone, file.to_read, None if same is None else same.to_read, kept)
         for file, same in found
         if same is None or same.identity != file.identity
     ]

@@ -19,6 +19,7 @@ from lookupstore.parquet.claims import SMALL
 from lookupstore.parquet.ending import ParquetEnding
 from lookupstore.source.damage import damaged_offset
 from lookupstore.source.reading import fitted, read_to_store, schema_of
+from lookupstore.source.skipping import StatisticsFilter
 from lookupstore.source.source import Source
 from lookupstore.tables.columns import field_in_file, in_table_names, with_ids
 from lookupstore.tables.kept_columns import HostColumns, KeptFile
@@ -50,7 +51,7 @@ def snapshot_source(snapshot: Snapshot, kept: HostColumns | None = None) -> Sour
     """
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for file in snapshot.files:
+        for file in snapshot.files_to_read:
             yield from rows_of(snapshot, file, columns, kept)
 
     return Source(
@@ -60,7 +61,7 @@ def snapshot_source(snapshot: Snapshot, kept: HostColumns | None = None) -> Sour
         lambda: snapshot.num_rows,
         is_files=True,
         fingerprint=snapshot.fingerprint,
-        nbytes=sum(file.nbytes for file in snapshot.files),
+        nbytes=sum(file.nbytes for file in snapshot.files_to_read),
         in_order=False,
         filtered=lambda condition: snapshot_source(snapshot.where(condition), kept),
     )
@@ -142,21 +143,19 @@ def placed_rows(
         yield from _meeting(conditions, _merged_rows(file.merged, wanted), columns)
         return
     deleted = None if every or file.deleted is None else file.deleted.load()
-    row = 0
     with _open(snapshot, file, wanted, kept=kept) as read:
-        for batch in read:
+        for row, batch in read.placed(None if every else snapshot.by_statistics):
             positions = np.arange(row, row + batch.num_rows)
             left = None if deleted is None else deleted.kept(row, batch.num_rows)
             # Errors count rows of the file, which is not possible once some are left out.
             before = row if left is None else None
-            row += batch.num_rows
             if left is not None:
                 batch, positions = keep_rows(batch, left), positions[left.to_numpy(False)]
             rows = read.columns.in_table(batch, wanted, len(positions), before)
             yield from _meeting(conditions, [(rows, positions)], columns)
-    if deleted is not None and row < deleted.end:
+    if deleted is not None and read.rows < deleted.end:
         expected = f"at least {deleted.end} rows (row {deleted.end} is marked deleted)"
-        raise CorruptionError(file.address.shown, 0, expected, row)
+        raise CorruptionError(file.address.shown, 0, expected, read.rows)
 
 
 def _merged_rows(
@@ -227,18 +226,33 @@ class _Reader(ABC):
 
     Attributes:
         columns: Columns of the file as the table has them.
+        rows: Number of rows of the file up to the last ones of `placed`.
     """
 
     def __init__(
         self, snapshot: Snapshot, file: TableFile, there: pa.Schema, wanted: Sequence[str]
     ) -> None:
         self._file = file
+        self.rows: int = 0
         self.columns = FileColumns(snapshot, file, there)
         self._names = self.columns.names_in_file(wanted)
 
     @abstractmethod
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows."""
+
+    def placed(
+        self, by_statistics: StatisticsFilter | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows, with the position of the first one in the file.
+
+        Args:
+            by_statistics: Condition by which rows may be left out. None: all rows are read.
+        """
+        for batch in self:
+            start = self.rows
+            self.rows += batch.num_rows
+            yield start, batch
 
     def chosen(self, positions: RowPositions) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the rows at some positions of the file, each batch with the number of its rows.
@@ -316,12 +330,40 @@ class _FileReader(_Reader):
         return None if self._ending is None else self._ending.metadata
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        batches, names = self._guarded(self._batches(None)), self._to_keep
-        if self._kept is None or not names or not names <= {*self._wanted}:
+        batches = self._guarded(self._batches(None))
+        if self._kept is None or not self._keeps:
             return batches
-        own = self.columns.names_in_file(sorted(names))
+        own = self.columns.names_in_file(sorted(self._to_keep))
         schema = pa.schema([self._there.field(name) for name in own])
         return self._kept.copied(self._snapshot, self._file, schema, batches)
+
+    def placed(
+        self, by_statistics: StatisticsFilter | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows, with the position of the first one in the file.
+
+        Args:
+            by_statistics: Condition by which row groups are left out, unless this host is to keep
+                columns of the file. None: all rows are read.
+        """
+        if by_statistics is None or self._ending is None or self._keeps:
+            yield from super().placed(by_statistics)
+            return
+        names, constants = self.columns.stored_and_constant(by_statistics.columns.names)
+        groups = by_statistics.groups(self._ending.footer, names, constants)
+        for start, run in groups.runs():
+            self.rows = start
+            for batch in self._guarded(self._batches(run), run):
+                start = self.rows
+                self.rows += batch.num_rows
+                yield start, batch
+        self.rows = sum(groups.rows)
+
+    @property
+    def _keeps(self) -> bool:
+        """Return whether this host is to keep columns of the file, and these are all read."""
+        names = self._to_keep
+        return bool(names) and names <= {*self._wanted}
 
     @property
     def _to_keep(self) -> set[str]:
@@ -348,7 +390,7 @@ class _FileReader(_Reader):
                 yield batch, batch.num_rows
             return
         groups, positions = positions.in_groups(counts, shown)
-        yield from self._among(self._guarded(self._batches(groups)), positions)
+        yield from self._among(self._guarded(self._batches(groups), groups), positions)
 
     def _keeps_all(self, positions: RowPositions, count: int) -> bool:
         """Return whether to read all rows to keep them, as nearly all bytes are read anyway.
@@ -375,10 +417,13 @@ class _FileReader(_Reader):
             metadata=self._metadata,
         )
 
-    def _guarded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _guarded(
+        self, batches: Iterator[pa.RecordBatch], groups: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches of some row groups, and raise errors that name the file. None: of all."""
         while True:
             # Only reads are in the context: errors of the use of a batch are not of the file.
-            with reading(self._file, self._names):
+            with reading(self._file, self._names, groups):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -423,6 +468,22 @@ class FileColumns:
         found = (self.field_in_file(name) for name in names)
         return [field.name for field in found if field is not None]
 
+    def stored_and_constant(
+        self, names: Iterable[str]
+    ) -> tuple[dict[str, str], dict[str, pa.Scalar]]:
+        """Return the names in the file of columns of the table, and the values of the others.
+
+        Args:
+            names: Names of columns of the table.
+
+        Returns:
+            Names of columns in the file, and values that are the same in all rows, both by the
+            names of the columns in the table.
+        """
+        there = {name: self.field_in_file(name) for name in names}
+        stored = {name: field.name for name, field in there.items() if field is not None}
+        return stored, {name: self._constant(name) for name in there if name not in stored}
+
     def in_table(
         self, batch: pa.RecordBatch, names: Sequence[str], count: int, before: int | None = None
     ) -> pa.RecordBatch:
@@ -446,18 +507,31 @@ class FileColumns:
     ) -> pa.Array:
         there = self.field_in_file(field.name)
         if there is None:
-            values = self._file.constants, self._file.defaults
-            value = next((one[field.name] for one in values if field.name in one), None)
-            return pa.nulls(count, field.type) if value is None else pa.repeat(value, count)
+            value = self._constant(field.name)
+            return pa.repeat(value, count) if value.is_valid else pa.nulls(count, field.type)
         shown = self._file.address.shown
         stored = self._snapshot.stored_field(self._file, field.name)
         column = in_table_names(batch.column(there.name), there, stored, field, shown)
         return fitted(column, field, shown, "in the table", rows_before=before)
 
+    def _constant(self, name: str) -> pa.Scalar:
+        """Return the value of a column of the table that the file lacks."""
+        values = self._file.constants, self._file.defaults
+        missing = pa.scalar(None, self._snapshot.columns.field(name).type)
+        return next((one[name] for one in values if name in one), missing)
 
-def reading(file: TableFile, names: Sequence[str] = ()) -> AbstractContextManager[None]:
-    """Let errors of reading some columns of a file name the file, and the damaged part."""
+
+def reading(
+    file: TableFile, names: Sequence[str] = (), groups: Sequence[int] | None = None
+) -> AbstractContextManager[None]:
+    """Let errors of reading some columns of a file name the file, and the damaged part.
+
+    Args:
+        file: The file.
+        names: Names of the columns that are read.
+        groups: Numbers of the Parquet row groups that are read. None: all.
+    """
     place = None
     if file.file_format == "parquet":
-        place = partial(damaged_offset, file.address, names)
+        place = partial(damaged_offset, file.address, names, groups)
     return file.address.reading(f"{file.file_format} pages", gone=GONE, place=place)

@@ -15,6 +15,8 @@ import xxhash
 
 from lookupstore.filters.constants import which_may_match
 from lookupstore.filters.row_filter import RowFilter
+from lookupstore.parquet.column_statistics import ColumnStatistics
+from lookupstore.source.skipping import StatisticsFilter, constant_statistics
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.tables.positions import absent
 
@@ -94,6 +96,20 @@ class DeletedRows:
         return None if kept.all() else pa.array(kept)
 
 
+class RecordedStatistics(Protocol):
+    """The statistics of a data file that the metadata of its table has."""
+
+    def of(self, name: str) -> ColumnStatistics | None:
+        """Return the statistics of a column of the table. None: unknown.
+
+        Bounds are those of all rows in the file, deleted ones included, and may be wider. The
+        number of nulls is 0, the number of the rows, or one between that may be wrong.
+
+        Args:
+            name: Name of the column.
+        """
+
+
 class RowCondition(Protocol):
     """A condition that decides by some columns of a row whether it is a row of the table.
 
@@ -156,8 +172,7 @@ class TableFile:
         deleted: Rows that are deleted by position. None: none.
         deleted_keys: Conditions that leave out rows with deleted keys.
         stored: Columns of the table as this file names them, if `Snapshot.stored` has other names.
-        keys: Least and greatest value of the column that the planner was asked for: integers, or
-            bytes of texts, which may be longer or shorter. None: unknown.
+        statistics: Statistics of its columns. None: unknown.
         merged: Rows that are made of those of this file and of others. The address is that of the
             first file, `nbytes` and `num_rows` are sums, and `written` tells all files. None: the
             rows are those of the file.
@@ -174,8 +189,13 @@ class TableFile:
     deleted: Deletes | None = None
     deleted_keys: tuple[RowCondition, ...] = ()
     stored: pa.Schema | None = None
-    keys: tuple[int, int] | tuple[bytes, bytes] | None = None
+    statistics: RecordedStatistics | None = field(default=None, compare=False, repr=False)
     merged: MergedFiles | None = None
+
+    @property
+    def to_read(self) -> TableFile:
+        """Return the file without statistics, which other processes then need not be sent."""
+        return replace(self, statistics=None)
 
     @property
     def rows_left(self) -> int | None:
@@ -251,13 +271,33 @@ class Snapshot:
     def where(self, condition: RowFilter) -> Snapshot:
         """Return the snapshot with only the rows that meet one more condition.
 
-        Files that their partition excludes are left out.
+        Files that their partition rules out are left out. `files_to_read` leaves out others, too.
         """
         whole = condition.and_also(self.filter)
         partitions = [file.partition for file in self.files]
         may_match = which_may_match(condition, self.columns, partitions)
         files = (file for file, kept in zip(self.files, may_match, strict=True) if kept)
         return replace(self, filter=whole, files=tuple(files))
+
+    @cached_property
+    def by_statistics(self) -> StatisticsFilter | None:
+        """Return the filter, as statistics of columns answer it. None: all rows count."""
+        return None if self.filter is None else StatisticsFilter(self.filter, self.columns)
+
+    @cached_property
+    def files_to_read(self) -> tuple[TableFile, ...]:
+        """Return the data files that may have rows which meet the filter, by their statistics.
+
+        The other snapshots of a table, which a reader may not have looked at with statistics, have
+        the same `files`.
+        """
+        if self.by_statistics is None:
+            return self.files
+        names = self.by_statistics.columns.names
+        known = [dict(_known_of(file, names)) for file in self.files]
+        rows = [file.num_rows for file in self.files]
+        may_match = self.by_statistics.may_match(known, rows)
+        return tuple(file for file, kept in zip(self.files, may_match, strict=True) if kept)
 
     def conditions(self, file: TableFile) -> tuple[RowCondition, ...]:
         """Return the conditions that rows of a file must meet, besides not being deleted by place.
@@ -290,3 +330,16 @@ class Snapshot:
         condition = "" if self.filter is None else self.filter.identity
         said = [*columns, files, str(self.ids_of_names), condition]
         return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())
+
+
+def _known_of(file: TableFile, names: Sequence[str]) -> Iterator[tuple[str, ColumnStatistics]]:
+    """Yield names of columns, and the statistics of each that are known of a data file."""
+    if file.merged is not None:
+        return
+    for name in names:
+        if name in file.constants:
+            yield name, constant_statistics(file.constants[name], file.num_rows)
+        elif file.statistics is not None:
+            found = file.statistics.of(name)
+            if found is not None:
+                yield name, found

@@ -125,7 +125,7 @@ class IcebergCommits:
         """Return the number of the snapshot at a position. None: the table has none."""
         return None if position == NO_SNAPSHOT else _number(position)
 
-    def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
+    def snapshot(self, position: str) -> Snapshot:
         """Return the files of a commit, in the columns that it had.
 
         Raises:
@@ -140,7 +140,7 @@ class IcebergCommits:
                 raise StaleStoreError(f"{self._description} at snapshot {number}: {GONE}")
             scan = scan.update(snapshot_id=number)
         try:
-            return snapshot_of(scan, keys=keys)
+            return snapshot_of(scan)
         except FileNotFoundError:
             raise StaleStoreError(f"{self._description} at {position}: {GONE}") from None
 

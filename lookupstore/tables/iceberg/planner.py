@@ -33,6 +33,7 @@ from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.iceberg.catalogs import answering, catalog_table, pyicebergs
 from lookupstore.tables.iceberg.deletes import VECTORS, DeletedKeys, KeyDeletes, PositionDeletes
 from lookupstore.tables.iceberg.manifests import entries_of, manifests_of
+from lookupstore.tables.iceberg.metrics import FileMetrics
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
@@ -60,17 +61,16 @@ def table_source(given: Any) -> Source:
     return snapshot_source(table_snapshot(given))
 
 
-def table_snapshot(given: Any, *, keys: str | None = None) -> Snapshot:
+def table_snapshot(given: Any) -> Snapshot:
     """Return the files of an Iceberg table or scan.
 
     Args:
         given: Table as `table_source` takes it.
-        keys: Name of the column whose least and greatest values in each file to return.
 
     Raises the errors of `table_source`.
     """
     scan = scan_at(given) if isinstance(given, (str, Location)) else given
-    return snapshot_of(scan.scan() if hasattr(scan, "scan") else scan, keys=keys)
+    return snapshot_of(scan.scan() if hasattr(scan, "scan") else scan)
 
 
 class IcebergHistory:
@@ -184,19 +184,18 @@ def table_at(path: str | Location) -> Any:
     return StaticTable.from_metadata(f"{uri}/{found.newest}", options)
 
 
-def snapshot_of(scan: Any, *, keys: str | None = None) -> Snapshot:
+def snapshot_of(scan: Any) -> Snapshot:
     """Return the files of a `DataScan`.
 
     Args:
         scan: The scan.
-        keys: Name of the column whose least and greatest values in each file to return.
 
     Raises the errors of `table_source`.
     """
-    return _planner_of(scan, keys).snapshot()
+    return _planner_of(scan).snapshot()
 
 
-def _planner_of(scan: Any, keys: str | None = None) -> _Planner:
+def _planner_of(scan: Any) -> _Planner:
     """Return the planner of a `DataScan`, with the arguments and errors of `snapshot_of`."""
     import pyiceberg.table
 
@@ -205,7 +204,7 @@ def _planner_of(scan: Any, keys: str | None = None) -> _Planner:
             f"source: pyiceberg {pyiceberg.__version__} does not list the deletes of a table; "
             "install pyiceberg 0.12 or newer"
         )
-    return _Planner(scan, scan.snapshot(), keys)
+    return _Planner(scan, scan.snapshot())
 
 
 class _Planner:
@@ -214,13 +213,10 @@ class _Planner:
     Args:
         scan: A `DataScan`, which has the columns and the filter.
         snapshot: Snapshot to plan. None: one without rows.
-        keys: Name of the column whose least and greatest values in each file to return.
         like: Planner of another snapshot with the same other arguments, which knows most files.
     """
 
-    def __init__(
-        self, scan: Any, snapshot: Any, keys: str | None = None, *, like: _Planner | None = None
-    ) -> None:
+    def __init__(self, scan: Any, snapshot: Any, *, like: _Planner | None = None) -> None:
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import schema_to_pyarrow
         from pyiceberg.manifest import DataFileContent
@@ -245,7 +241,10 @@ class _Planner:
         # By the identity of an entry of a manifest: the entry, which is thus not freed, and its
         # file without deletes.
         self._known: dict[int, tuple[Any, TableFile]] = {} if like is None else like._known
-        self._keys = next((field for field in self._fields if field.name == keys), None)
+        self._of_metrics = {
+            field.name: (field.field_id, self._stored.field(field.name).type)
+            for field in self._fields
+        }
         manifests: Any = [] if snapshot is None else manifests_of(snapshot, scan)
         if scan.row_filter == AlwaysTrue():
             entries = [*entries_of(manifests, scan.io)]
@@ -333,25 +332,6 @@ class _Planner:
         deleted, keys = self._position_deletes.of(entry), self._key_deletes.of(entry)
         return replace(file, deleted=deleted, deleted_keys=keys) if deleted or keys else file
 
-    def _range(self, file: Any) -> tuple[int, int] | tuple[bytes, bytes] | None:
-        """Return the least and greatest value of the wanted column in a data file."""
-        from pyiceberg.types import DateType, IntegerType, LongType, StringType
-
-        if self._keys is None:
-            return None
-        kind, number = self._keys.field_type, self._keys.field_id
-        lower, upper = ((ends or {}).get(number) for ends in (file.lower_bounds, file.upper_bounds))
-        if lower is None or upper is None:
-            return None
-        if isinstance(kind, StringType):
-            return bytes(lower), bytes(upper)
-        if not isinstance(kind, (IntegerType, LongType, DateType)):
-            return None
-        # A file that was written before the column became wider has shorter values.
-        least = int.from_bytes(lower, "little", signed=True)
-        greatest = int.from_bytes(upper, "little", signed=True)
-        return least, greatest
-
     def _defaults(self, file: Any) -> Iterator[tuple[str, pa.Scalar]]:
         """Yield the names of columns that a file may lack, and the value of each in all rows."""
         for field in self._fields:
@@ -404,7 +384,7 @@ class _Planner:
             written=str(entry.snapshot_id),
             defaults=dict(self._defaults(file)),
             partition=dict(self._partition(file)),
-            keys=self._range(file),
+            statistics=FileMetrics(file, self._of_metrics),
         )
 
     def _error(self, what: str) -> FormatError:

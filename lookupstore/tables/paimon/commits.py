@@ -68,7 +68,7 @@ class PaimonCommits:
         """Return the number of the snapshot at a position."""
         return int(position)
 
-    def snapshot(self, position: str, *, keys: str | None = None) -> Snapshot:
+    def snapshot(self, position: str) -> Snapshot:
         """Return the files of a snapshot, in the columns that it had.
 
         Raises:
@@ -77,7 +77,7 @@ class PaimonCommits:
         metadata = self._metadata
         if position != self.opened:
             metadata = Metadata(self._location, int(position))
-        return snapshot_at(metadata, keys=keys)
+        return snapshot_at(metadata)
 
     def at(self, *, version: int | None = None, moment: float | None = None) -> PaimonCommits:
         """Return the table opened at one snapshot.

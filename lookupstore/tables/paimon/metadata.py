@@ -68,6 +68,23 @@ class PaimonSchema:
 
 
 @dataclass(frozen=True)
+class ValueStatistics:
+    """The statistics of columns of a data file, as the manifests have them.
+
+    Attributes:
+        least: Row of the least values.
+        greatest: Row of the greatest values.
+        nulls: Number of nulls of each column. None: unknown.
+        names: Names of the columns. None: all columns of the file.
+    """
+
+    least: bytes
+    greatest: bytes
+    nulls: tuple[int | None, ...]
+    names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
 class PaimonFile:
     """A data file, as the manifests have it.
 
@@ -84,6 +101,7 @@ class PaimonFile:
         level: Level of the file: 0 for those that were not compacted.
         elsewhere: Whether it is outside the folder of the table.
         has_some_columns: Whether it has only some columns of its rows.
+        values: Statistics of its columns. None: there are none.
     """
 
     manifest: str
@@ -98,6 +116,7 @@ class PaimonFile:
     level: int
     elsewhere: bool
     has_some_columns: bool
+    values: ValueStatistics | None
 
 
 @dataclass(frozen=True)
@@ -406,6 +425,20 @@ def _data_file(entry: MetadataObject, file: MetadataObject) -> tuple[int, Paimon
         file.value("_LEVEL", int),
         file.optional("_EXTERNAL_PATH", str) is not None,
         file.optional("_WRITE_COLS", list) is not None,
+        _value_statistics(file),
+    )
+
+
+def _value_statistics(file: MetadataObject) -> ValueStatistics | None:
+    """Return the statistics of the columns of a data file. None: there are none."""
+    if file.optional("_VALUE_STATS", dict) is None:
+        return None
+    said, names = file.record("_VALUE_STATS"), file.optional("_VALUE_STATS_COLS", list)
+    return ValueStatistics(
+        said.value("_MIN_VALUES", bytes),
+        said.value("_MAX_VALUES", bytes),
+        tuple(said.optional("_NULL_COUNTS", list) or ()),
+        None if names is None else tuple(names),
     )
 
 

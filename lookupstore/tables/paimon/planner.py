@@ -37,6 +37,7 @@ from lookupstore.tables.paimon.merge import Buckets, KeyMerge, ReplacedRows, sec
 from lookupstore.tables.paimon.merged_rows import MergedSection
 from lookupstore.tables.paimon.metadata import Metadata, PaimonFile, Place, Vector
 from lookupstore.tables.paimon.row_order import SYSTEM, LeveledFile, Section, SequenceOrder
+from lookupstore.tables.paimon.statistics import ColumnsOfStatistics, FileInManifest
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
@@ -93,29 +94,26 @@ def table_source(given: str | Location) -> Source:
     return snapshot_source(table_snapshot(given))
 
 
-def table_snapshot(given: str | Location, *, keys: str | None = None) -> Snapshot:
+def table_snapshot(given: str | Location) -> Snapshot:
     """Return the files of a Paimon table.
 
     Args:
         given: Table as `table_source` takes it.
-        keys: Name of the column whose least and greatest values in each file to return. They are
-            known of the first column of a primary key.
 
     Raises the errors of `table_source`.
     """
-    return snapshot_at(Metadata(as_location(given)), keys=keys)
+    return snapshot_at(Metadata(as_location(given)))
 
 
-def snapshot_at(metadata: Metadata, *, keys: str | None = None) -> Snapshot:
+def snapshot_at(metadata: Metadata) -> Snapshot:
     """Return the files of a snapshot of a Paimon table.
 
     Args:
         metadata: Metadata of the table at the snapshot.
-        keys: As for `table_snapshot`.
 
     Raises the errors of `table_source`.
     """
-    return _Planner(metadata, keys).snapshot()
+    return _Planner(metadata).snapshot()
 
 
 class PaimonHistory:
@@ -130,7 +128,7 @@ class PaimonHistory:
     def __init__(self, given: str | Location) -> None:
         self._metadata = Metadata(as_location(given))
         #: The newest snapshot.
-        self.newest: SnapshotMoment = SnapshotMoment(_Planner(self._metadata, None).snapshot())
+        self.newest: SnapshotMoment = SnapshotMoment(_Planner(self._metadata).snapshot())
 
     def former(self, snapshot_id: str) -> SnapshotMoment | None:
         """Return a former snapshot, in the columns of the newest one. None: it is gone.
@@ -139,7 +137,7 @@ class PaimonHistory:
             snapshot_id: Number of the snapshot.
         """
         try:
-            found = _Planner(self._metadata.at(int(snapshot_id)), None).snapshot()
+            found = _Planner(self._metadata.at(int(snapshot_id))).snapshot()
         except StaleStoreError:  # it expired, or the table was rolled back
             return None
         return SnapshotMoment(found)
@@ -154,13 +152,11 @@ class _Planner:
 
     Args:
         metadata: Metadata of the table.
-        keys: Name of the column whose least and greatest values in each file to return.
     """
 
-    def __init__(self, metadata: Metadata, keys: str | None) -> None:
+    def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
         self._location = metadata.location
-        self._keys_wanted = keys
         self._schema = schema = metadata.schema
         self._description = f"Paimon table {metadata.uri} at snapshot {metadata.number}"
         self._check_options()
@@ -174,6 +170,7 @@ class _Planner:
         if schema.primary_keys and self._engine in _MERGING:
             merge_engine(schema, self._columns, self._sequence, self._description)
         self._of_schemas: dict[int, ColumnsOfFiles] = {}
+        self._of_statistics: dict[int, ColumnsOfStatistics] = {}
         self._checked_orc: set[int] = set()
         self._vectors: Mapping[tuple[bytes, int, str], Vector] = {}
 
@@ -422,7 +419,7 @@ class _Planner:
             constants={**constants, **partition},
             partition=partition,
             deleted=self._vector(file),
-            keys=self._ends(file),
+            statistics=FileInManifest(file, self._statistics_of(file.schema), self._ends(file)),
             stored=stored,
         )
 
@@ -447,18 +444,31 @@ class _Planner:
             )
         return self._of_schemas[number]
 
-    def _ends(self, file: PaimonFile) -> tuple[int, int] | tuple[bytes, bytes] | None:
-        """Return the least and greatest value of the wanted column in a data file."""
-        names = self._schema.bucket_keys
-        if self._keys_wanted is None or names[:1] != (self._keys_wanted,):
+    def _statistics_of(self, number: int) -> ColumnsOfStatistics:
+        """Return the columns of statistics of files that were written with a schema."""
+        if number not in self._of_statistics:
+            there = self._metadata.schema_of(number)
+            columns = self._columns
+            if number != self._schema.number:
+                columns = table_columns(there.fields, self._error)
+            of_ids = {field["id"]: field["name"] for field in there.fields}
+            same = {
+                field["name"]: of_ids[field["id"]]
+                for field in self._schema.fields
+                if field["id"] in of_ids
+                and columns.field(of_ids[field["id"]]).type
+                == self._columns.field(field["name"]).type
+            }
+            first = next(iter(self._schema.bucket_keys), None)
+            self._of_statistics[number] = ColumnsOfStatistics(columns, same, first)
+        return self._of_statistics[number]
+
+    def _ends(self, file: PaimonFile) -> tuple[pa.Scalar, pa.Scalar] | None:
+        """Return the least and greatest value of the first column of keys in a data file."""
+        if not self._schema.bucket_keys:
             return None
         least, greatest = (values[0] for values in self._key_values(file))
-        kind = self._columns.field(names[0]).type
-        if is_text(kind):
-            return least.as_py().encode(), greatest.as_py().encode()
-        if pa.types.is_date(kind):
-            least, greatest = least.cast(pa.int32()), greatest.cast(pa.int32())
-        return (least.as_py(), greatest.as_py()) if pa.types.is_integer(least.type) else None
+        return least, greatest
 
     def _key_values(self, file: PaimonFile) -> list[list[pa.Scalar]]:
         """Return the least and greatest key of a data file."""

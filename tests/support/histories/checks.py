@@ -12,13 +12,16 @@ from typing import Any, Literal
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.table import StaticTable
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.filters.row_filter import RowFilter
 from lookupstore.hostcache.cache import Residency
 from lookupstore.source.opening import open_source
+from lookupstore.source.source import Source, where_rows
 from lookupstore.source.table_objects import source_at
 from support.changelog import check_changes
 from support.histories.delta import DeltaHistory, DuckDbDeltaHistory
@@ -108,11 +111,54 @@ class Others:
 
 def read(given: Any, version: int | None = None) -> pa.Table:
     """Return all rows that lookupstore reads of a table, or of a version of it."""
-    if version is None:
-        source = open_source(given)
-    else:
-        source = source_at(given, version=version, as_of=None)
-    return pa.Table.from_batches(source.batches(source.schema.names), source.schema)
+
+    def opened() -> Source:
+        return (
+            open_source(given) if version is None else source_at(given, version=version, as_of=None)
+        )
+
+    source = opened()
+    rows = pa.Table.from_batches(source.batches(source.schema.names), source.schema)
+    check_conditions(opened, rows, random.Random(f"{version} {rows.num_rows} {source.schema}"))
+    return rows
+
+
+def check_conditions(opened: Callable[[], Source], rows: pa.Table, chance: random.Random) -> None:
+    """Compare the rows that a source returns for a condition with those of all rows that meet it.
+
+    Files and row groups that statistics rule out are not read.
+
+    Args:
+        opened: Function that opens the source.
+        rows: All rows of the source.
+        chance: Random numbers that choose the condition.
+    """
+    if not rows.num_rows:
+        return
+    names = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
+    some = [_random_expression(rows, chance.choice(names), chance) for _ in range(2)]
+    expression = chance.choice([some[0], some[0] & some[1], some[0] | some[1], ~some[0]])
+    condition = RowFilter(expression, tuple(names))
+    found = where_rows(opened(), condition)
+    read = pa.Table.from_batches(found.batches(rows.column_names), rows.schema)
+    (whole,) = rows.select(names).combine_chunks().to_batches()
+    expected = rows.filter(condition.kept(whole))
+    texts = [sorted(map(repr, one.to_pylist())) for one in (read, expected)]
+    assert texts[0] == texts[1], expression
+
+
+def _random_expression(rows: pa.Table, name: str, chance: random.Random) -> pc.Expression:
+    """Return a condition of a column that some of the rows may meet."""
+    column, field = rows[name], pc.field(name)
+    value = column[chance.randrange(rows.num_rows)]
+    if not value.is_valid or chance.random() < 0.1:
+        return chance.choice([field.is_null(), field.is_valid()])
+    if pa.types.is_string(column.type) and chance.random() < 0.3:
+        return pc.starts_with(field, value.as_py()[:1])
+    if chance.random() < 0.2:
+        return field.isin(pa.array([value, column[0]], column.type))
+    compare = chance.choice([operator.eq, operator.ne, operator.lt, operator.le, operator.gt])
+    return compare(field, value)
 
 
 def check_lookups(given: Any, rows: pa.Table, chance: random.Random, residency: Residency) -> None:

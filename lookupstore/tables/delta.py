@@ -1,7 +1,7 @@
 """The planner of Delta tables, by `deltalake`.
 
 `deltalake` reads the log of the table: its files, their partition values, and which of their rows
-are deleted. It reads the deleted rows of all files at once.
+are deleted. It reads the deleted rows of all files at once, which are packed until they are needed.
 
 Source: "Delta Transaction Log Protocol": add files, deletion vectors, column mapping, partition
 value serialization.
@@ -33,10 +33,11 @@ from lookupstore.storage.uris import hide_urls, open_uri, shown_uri
 from lookupstore.tables.columns import FIELD_ID
 from lookupstore.tables.delta_statistics import FileInLog, LogStatistics
 from lookupstore.tables.history import SnapshotMoment
+from lookupstore.tables.packed_rows import PackedRows
 from lookupstore.tables.positions import Positions
 from lookupstore.tables.recently_read import RecentlyRead
 from lookupstore.tables.rows import snapshot_source
-from lookupstore.tables.snapshot import DeletedRows, Snapshot, TableFile
+from lookupstore.tables.snapshot import Snapshot, TableFile
 
 _VECTORS = "deletionVectors"
 # Features of a table that its readers must support, and that are supported here. Columns of type
@@ -49,7 +50,7 @@ _FEATURES = {
 _OF_FILES = ("path", "size_bytes", "modification_time", "num_records", "partition")
 # Bytes of lists of files and deleted rows that stay in memory.
 _MOST_LOADED = 64 << 20
-# Memory of a deletion vector besides its positions.
+# Memory of a deletion vector besides its rows.
 _OF_VECTOR = 256
 # Eight true bits.
 _ALL_TRUE = 0xFF
@@ -252,7 +253,7 @@ class _Version:
     stored: pa.Schema
     actions: pa.Table
     partitions: Mapping[str, pa.DataType]
-    deleted: Mapping[str, DeletedRows]
+    deleted: Mapping[str, PackedRows]
     table_id: str
     number: int
     has_vectors: bool
@@ -266,7 +267,7 @@ class _Version:
     @property
     def nbytes(self) -> int:
         """Return the size of the lists."""
-        deleted = sum(_OF_VECTOR + one.positions.nbytes for one in self.deleted.values())
+        deleted = sum(_OF_VECTOR + one.nbytes for one in self.deleted.values())
         return int(self.actions.nbytes) + deleted
 
 
@@ -460,17 +461,17 @@ def _local_path(uri: str) -> str | None:
     return unquote(uri) if uri.startswith("/") else None
 
 
-def _deleted(table: Any, description: str) -> dict[str, DeletedRows]:
+def _deleted(table: Any, description: str) -> dict[str, PackedRows]:
     """Return the deleted rows of files, by the URIs of these."""
     if not hasattr(table, "deletion_vectors"):
         raise FormatError(
             f"source: the {description} may have deletion vectors, and this deltalake does not "
             "return them; install a newer deltalake"
         )
-    found: dict[str, DeletedRows] = {}
+    found: dict[str, PackedRows] = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for uri, vector in zip(*(batch.column(at) for at in range(2)), strict=True):
-            found[uri.as_py()] = DeletedRows(_false_at(vector.values))
+            found[uri.as_py()] = PackedRows.of(_false_at(vector.values))
     return found
 
 

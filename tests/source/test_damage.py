@@ -97,6 +97,17 @@ def test_the_page_of_a_wrong_byte(tmp_path: Path, compression: str, leaf: str, s
         assert offset_of(path, None) == (None if is_header else found.offset)
 
 
+def test_damaged_headers_of_row_groups_that_were_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write(path, write_page_checksum=True)
+    damage(path, start_of(path, 0, "value"), 40)
+    at = start_of(path, 2, "value") + 3 * PAGE
+    damage(path, at)
+    found = offset_of(path, ["value"], [2])
+    assert found is not None
+    assert start_of(path, 2, "value") < found <= at
+
+
 def test_a_page_that_cannot_be_decompressed(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     for compression, magic in (("zstd", b"\x28\xb5\x2f\xfd"), ("gzip", b"\x1f\x8b")):

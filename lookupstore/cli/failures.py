@@ -233,7 +233,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"(?<=[,;] )pass changes_by='debezium' or 'hudi'": "give --changes-by debezium or hudi",
     r"(?<=[,;] )pass changes_by='(\w+)'": r"give --changes-by \1",
     r"in types=": "in --schema",
-    r"say it otherwise, or give an expression of pyarrow\.compute": "say it otherwise",
+    r", or give an expression of pyarrow\.compute": "",
     r"temp_dir(=|(?=:))": "--temp-dir",
     r"is separated by ('.'); pass pyarrow\.csv\.open_csv\(.*$": (
         r"is separated by \1; give --delimiter \1"

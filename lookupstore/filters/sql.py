@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +22,12 @@ from sqlglot import exp
 from lookupstore.errors import listed, meant
 from lookupstore.filters.limits import MOST_NESTED, balanced
 from lookupstore.filters.sql_text import (
+    CONDITIONS,
+    OPERANDS,
     PARTS,
     REMEDY,
+    UNCAST,
+    check_times,
     is_value,
     naming,
     parsed_sql,
@@ -126,6 +130,9 @@ class ConditionReader:
         columns: Columns of the table, with their types.
     """
 
+    # Remedy in errors of values in comparisons that are not supported.
+    _remedy: ClassVar[str] = OPERANDS
+
     def __init__(self, columns: pa.Schema) -> None:
         self._columns = columns
         self._levels = 0
@@ -184,7 +191,7 @@ class ConditionReader:
             if not pa.types.is_boolean(operand.kind):
                 raise refused_error(node, f"is {operand.kind}, and no condition", "compare it")
             return operand.expression
-        raise refused_error(node, "is not read")
+        raise refused_error(node, "is not read", CONDITIONS)
 
     def _chain(self, node: exp.Expression, *, whole: bool) -> pc.Expression:
         kind = type(node)
@@ -199,7 +206,7 @@ class ConditionReader:
 
     def _comparison(self, node: exp.Expression) -> pc.Expression:
         word = _COMPARISONS[type(node)]
-        left, right = plain_node(node.this), plain_node(node.args["expression"])
+        left, right = node.this, node.args["expression"]
         if is_value(left):
             if is_value(right):
                 return self._constant(node, word, self.value(left), self.value(right))
@@ -265,6 +272,7 @@ class ConditionReader:
     def _between(self, node: exp.Expression) -> pc.Expression:
         low, high = node.args["low"], node.args["high"]
         if not is_value(low) or not is_value(high):
+            check_times(node)
             raise refused_error(node, "is not read", "give two values, or two comparisons")
         above = self._compared(node, node.this, ">=", low)
         return above & self._compared(node, node.this, "<=", high)
@@ -323,7 +331,11 @@ class ConditionReader:
     def operand(self, node: exp.Expression) -> Operand:
         """Return the operand of a comparison."""
         with self.level(node):
-            return self.operand_of(plain_node(node))
+            try:
+                return self.operand_of(plain_node(node, self._remedy))
+            except ValueError:
+                check_times(node)
+                raise
 
     def operand_of(self, node: exp.Expression) -> Operand:
         """Return the operand of a node without parentheses."""
@@ -340,7 +352,7 @@ class ConditionReader:
                     for one in (kind, operand.kind)
                 )
                 # A comparison or assignment of exact numbers needs no cast.
-                raise refused_error(node, problem, "leave out the cast" if is_exact else REMEDY)
+                raise refused_error(node, problem, "leave out the cast" if is_exact else UNCAST)
             return Operand(operand.expression.cast(kind), kind)
         function = _FUNCTIONS.get(type(node))
         if function is not None:
@@ -353,7 +365,7 @@ class ConditionReader:
         if isinstance(node, exp.Sub) and node.find(exp.Column) is None:  # day = 2026-03-01
             remedy = "texts and dates are in single quotes, such as '2026-03-01'"
             raise refused_error(node, "is no column, and not read", remedy)
-        raise refused_error(node, "is no column, and not read")
+        raise refused_error(node, "is no column, and not read", self._remedy)
 
     def _column(self, node: exp.Expression) -> Operand:
         path = path_in_sql(node)

@@ -19,6 +19,7 @@ from lookupstore.errors import listed
 from lookupstore.filters.sides import Aliases
 from lookupstore.filters.sql import ConditionReader, Operand, is_text
 from lookupstore.filters.sql_text import (
+    COMPUTED,
     is_value,
     parsed_sql,
     path_in_sql,
@@ -38,10 +39,6 @@ _CONDITIONS = (
 )  # fmt: skip
 # Maximum number of digits of a decimal, and of one that Arrow computes with.
 _MOST_DIGITS, _MOST_WIDE = 38, 76
-_KNOWN = (
-    "write columns, values, + - * / ||, case, coalesce, nullif, greatest, least, abs, round, "
-    "lower, upper, length, trim and cast"
-)
 
 
 def computed_value(text: str, aliases: Aliases) -> pc.Expression:
@@ -61,7 +58,7 @@ def computed_value(text: str, aliases: Aliases) -> pc.Expression:
     >>> ds.dataset(row).to_table(columns={"km": computed_value("target.km * 2", aliases)})["km"][0]
     <pyarrow.Int64Scalar: 6>
     """
-    tree = parsed_sql(text, _KNOWN).transform(lambda node: _resolved(node, aliases))
+    tree = parsed_sql(text, COMPUTED).transform(lambda node: _resolved(node, aliases))
     return _ValueReader(aliases.columns).computed(tree).expression
 
 
@@ -104,10 +101,12 @@ def _resolved(node: exp.Expression, aliases: Aliases) -> exp.Expression:
 class _ValueReader(ConditionReader):
     """A parser of values, and of conditions on computed values."""
 
+    _remedy = COMPUTED
+
     def computed(self, node: exp.Expression) -> Operand:
         """Return the value of a node, and its type."""
         with self.level(node):
-            return self._computed(plain_node(node))
+            return self._computed(plain_node(node, COMPUTED))
 
     def operand_of(self, node: exp.Expression) -> Operand:
         """Return the value of a node, which may be computed."""
@@ -132,7 +131,7 @@ class _ValueReader(ConditionReader):
             return super().operand_of(node)
         function = known.get(type(node))
         if function is None:
-            raise refused_error(node, "is not read", _KNOWN)
+            raise refused_error(node, "is not read", COMPUTED)
         return function(node)
 
     def _literal(self, node: exp.Expression) -> Operand:

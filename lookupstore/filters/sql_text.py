@@ -25,9 +25,27 @@ _MOST_FUNCTIONS, _MOST_BRACKETS = 8, 2
 _BEFORE_PARENTHESES = frozenset(("and", "or", "not", "in", "like", "between", "is", "when", "then"))
 _NOT_SQL = "is no condition in SQL: not understood"
 _WRITE = "write columns, comparisons, and, or, not, in, between, like, is null"
+_OR_ARROW = ", or give an expression of pyarrow.compute"
 _GIVE_ONE = "give a condition, such as a >= 3, or leave the argument out"
 #: Remedy in errors of parts that are not supported.
-REMEDY = "say it otherwise, or give an expression of pyarrow.compute"
+REMEDY = f"say it otherwise{_OR_ARROW}"
+#: Remedy in errors of conditions that are not supported.
+CONDITIONS = f"{_WRITE}{_OR_ARROW}"
+#: Remedy in errors of values in comparisons that are not supported.
+OPERANDS = f"compare a column, or its length, lower or upper, with a value or a column{_OR_ARROW}"
+#: Remedy in errors of casts that may lose something.
+UNCAST = f"leave out the cast{_OR_ARROW}"
+#: Remedy in errors of computed values that are not supported.
+COMPUTED = (
+    "write columns, values, + - * / ||, case, coalesce, nullif, greatest, least, abs, round, "
+    f"lower, upper, length, trim and cast{_OR_ARROW}"
+)
+# Remedy in errors of times that are relative to now, or to other times.
+_TIMES = "compute the time first, and write it as a text, such as '2026-03-07 12:30:00'"
+_RELATIVE = (
+    exp.CurrentDate, exp.CurrentDatetime, exp.CurrentTime, exp.CurrentTimestamp, exp.Interval,
+)  # fmt: skip
+_CLOCKS = frozenset(("now", "today", "get_current_timestamp"))
 #: Arguments allowed for each type of node; all others must be absent or false.
 PARTS: Mapping[type[exp.Expression], tuple[str, ...]] = {
     exp.In: ("this", "expressions"),
@@ -186,21 +204,36 @@ def naming(node: exp.Expression) -> Iterator[None]:
         ) from None
 
 
-def _check_parts(node: exp.Expression) -> None:
+def check_times(node: exp.Expression) -> None:
+    """Refuse a part of a condition with a time that is relative to now, or to other times."""
+    clocks = (str(one.this).lower() in _CLOCKS for one in node.find_all(exp.Anonymous))
+    if node.find(*_RELATIVE) is not None or any(clocks):
+        raise refused_error(node, "is not read", _TIMES) from None
+
+
+def _check_parts(node: exp.Expression, remedy: str) -> None:
     """Refuse a node with unknown arguments."""
     known = PARTS.get(type(node), _USUAL)
     if any(value for name, value in node.args.items() if name not in known):
-        raise refused_error(node, "is not read")
+        raise refused_error(node, "is not read", remedy)
 
 
-def plain_node(node: Any) -> exp.Expression:
-    """Return a node without the parentheses around it."""
+def plain_node(node: Any, remedy: str = CONDITIONS) -> exp.Expression:
+    """Return a node without the parentheses around it.
+
+    Args:
+        node: Node of the tree.
+        remedy: Remedy in the error if the node is not supported.
+
+    Raises:
+        ValueError: If the node is not supported.
+    """
     while isinstance(node, exp.Paren):
-        _check_parts(node)
+        _check_parts(node, remedy)
         node = node.this
     if not isinstance(node, exp.Expression):
-        raise text_error(str(node), "is not read", REMEDY)
-    _check_parts(node)
+        raise text_error(str(node), "is not read", remedy)
+    _check_parts(node, remedy)
     return node
 
 

@@ -167,7 +167,7 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
     elif types.is_date(kind) and types.is_timestamp(given):
         hint = ", such as .dt.date"
     elif types.is_string(kind) and types.is_timestamp(given):
-        hint = ", such as .dt.strftime('%Y-%m-%d')"
+        hint = ", such as .dt.strftime('%Y-%m-%d') for days"
     elif types.is_string(kind) and (types.is_integer(given) or types.is_date(given)):
         hint = (
             ", such as .astype(str) in pandas, .cast(polars.String) in polars, "

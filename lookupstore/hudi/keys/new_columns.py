@@ -158,7 +158,8 @@ def _check_type(argument: str, field: pa.Field) -> None:
     elif not (pa.types.is_string(kind) or pa.types.is_signed_integer(kind)):
         texts = "make it pa.string() in the schema, and cast its values to strings"
         if pa.types.is_timestamp(kind):
-            texts += ", such as by .dt.strftime('%Y-%m-%d')"
+            form = "%Y-%m-%d" if argument == "partition_by" else "%Y-%m-%d %H:%M:%S.%f"
+            texts += f", such as by .dt.strftime({form!r})"
         elif pa.types.is_date(kind):
             texts += ", such as by .astype(str) in pandas"
         if pa.types.is_floating(kind):

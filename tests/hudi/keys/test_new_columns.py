@@ -91,7 +91,10 @@ def test_rows_whose_columns_are_named_or_typed_otherwise(tmp_path: Path) -> None
             with pytest.raises(TypeError, match=f"'{name}' is .*, such as by pandas.*{remedy}$"):
                 table.upsert(rows, missing="null")
     texts = HudiTable.create(tmp_path / "texts", pa.schema({"id": pa.string()}), record_key="id")
-    for kind, remedy in ((pa.timestamp("ns"), r"\.dt\.strftime"), (pa.date32(), r"\.astype\(str")):
+    for kind, remedy in (
+        (pa.timestamp("ns"), r"\.dt\.strftime\('%Y-%m-%d'\) for days$"),
+        (pa.date32(), r"\.astype\(str"),
+    ):
         with pytest.raises(TypeError, match=rf"'id' is .*; give string, such as {remedy}"):
             texts.upsert(pa.table({"id": pa.array(["2026-03-01"]).cast(kind)}))
 

@@ -220,7 +220,12 @@ def test_a_table_is_not_made_twice(tmp_path: Path) -> None:
         ),
         ({"record_key": "zz"}, KeyError, "record_key: no column 'zz' in the schema; it has '"),
         ({"partition_by": ["amount"]}, TypeError, "partition_by: the column 'amount' is decimal"),
-        ({"record_key": "ts"}, TypeError, r"'ts' is timestamp.*, such as by \.dt\.strftime\("),
+        (
+            {"record_key": "ts"},
+            TypeError,
+            r"'ts' is timestamp.*, such as by \.dt\.strftime\('%Y-%m-%d %H:%M:%S\.%f'\)$",
+        ),
+        ({"partition_by": "ts"}, TypeError, r"'ts' is timest.*\.dt\.strftime\('%Y-%m-%d'\)$"),
         ({"ordering": "tags"}, TypeError, "ordering: the column 'tags' is list"),
         ({"partition_by": ["x"]}, KeyError, "partition_by: "),
         ({"partition_by": ["region", "region"]}, ValueError, "give each column once"),

@@ -156,7 +156,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"(the column '(.+?)' is .*); if its values are whole numbers, .*; else make it "
     r"pa\.string\(\) in the schema, and cast its values to strings": (
         r"\1; give --types \2=int64 if its values are whole numbers, else --types \2=text, or "
-        "--like a file that has it so"
+        "--like a file that has it as int64 or text"
     ),
     r"a float, and floats are not exact; give (decimal128\(.*?\)), .* in polars": (
         r"a float, and floats are not exact; give a file that has it as \1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 import pyarrow as pa
 
 from lookupstore.cli.completion import LIKE_COLUMNS
+from lookupstore.cli.failures import spoken
 from lookupstore.cli.hudi_options import (
     dry_run_option,
     hoodie_option,
@@ -40,6 +42,8 @@ _wait = click.option(
 
 # Arguments of a new table by flags with other names.
 _ARGUMENTS = {"key": "record_key", "table_version": "version"}
+# Part of a remedy that applies to files of text only.
+_GIVE_TYPES = r"give --types .*, or (?=--like)"
 # Columns of a history that users need most, with short headings so that all fit in 80 columns.
 _TOLD_FIRST = {
     "instant": "instant",
@@ -96,8 +100,15 @@ def create(
         hive_style=hive_style,
     )
     arguments = {_ARGUMENTS.get(flag, flag): value for flag, value in given.items()}
+    source = text.source_of([like])
     with echoed_info("lookupstore.hudi.keys.new_columns"):
-        table = HudiTable.create(path, text.source_of([like]), **arguments, options=hoodie)
+        try:
+            table = HudiTable.create(path, source, **arguments, options=hoodie)
+        except TypeError as error:
+            if source.in_types is not None:
+                raise
+            # The file has types of its own, for which --types is refused.
+            raise TypeError(re.sub(_GIVE_TYPES, "give ", spoken(str(error)))) from error
     _write_info(table, output)
 
 

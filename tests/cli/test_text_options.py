@@ -668,6 +668,17 @@ def test_a_table_like_csv() -> None:
     assert "has types of its own" in said
 
 
+def test_a_table_like_a_file_with_types_of_its_own() -> None:
+    pq.write_table(
+        pa.table({"id": [1], "nr": [1.5], "day": [datetime.date(2026, 3, 1)]}), "a.parquet"
+    )
+    said = refused("hudi create t --like a.parquet --key id --partition-by day")
+    assert "'day' is date32[day], whose text depends on settings of Hudi; give --like a fi" in said
+    assert said.endswith("a file that has it as text\n")
+    said = refused("hudi create t --like a.parquet --key nr")
+    assert said.endswith("; give --like a file that has it as int64 or text\n")
+
+
 def test_a_collecting_write_names_rows_that_do_not_parse(here: Path) -> None:
     schema = pa.schema({"id": pa.int64(), "v": pa.float64()})
     HudiTable.create("t", schema, record_key="id", name="t")

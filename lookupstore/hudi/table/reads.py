@@ -246,17 +246,20 @@ class ReadVerbs(TableHandle):
         lookup = self._lookup_of(asked_key(keys, self._options), columns, as_of, where)
         return lookup.lookup(keys, columns, found=found)
 
-    def contains(self, keys: Any, *, where: Filter | None = None) -> pa.BooleanArray:
+    def contains(
+        self, keys: Any, *, as_of: When | None = None, where: Filter | None = None
+    ) -> pa.BooleanArray:
         """Return whether the table has each of many keys, as Arrow booleans without nulls.
 
         Args:
             keys: Keys, in any form that `lookup` takes.
+            as_of: Request time of the last instant to read. None: the latest.
             where: Condition that rows must meet to be found; see `lookup`. None: all rows.
 
         Raises: The same errors as `lookup`.
         """
         keys = keys_in_list(keys)
-        return self._lookup_of(asked_key(keys, self._options), (), None, where).contains(keys)
+        return self._lookup_of(asked_key(keys, self._options), (), as_of, where).contains(keys)
 
     def get(
         self,
@@ -264,6 +267,7 @@ class ReadVerbs(TableHandle):
         default: Any = None,
         columns: Sequence[str] | None = None,
         *,
+        as_of: When | None = None,
         where: Filter | None = None,
     ) -> Any:
         """Return the row of one key as a dict without the key columns, or a default.
@@ -274,6 +278,7 @@ class ReadVerbs(TableHandle):
             default: Value to return if the key is missing.
             columns: Names of data columns, in this order, or one name. None: all that are not in
                 the key.
+            as_of: Request time of the last instant to read. None: the latest.
             where: Condition that the row must meet to be found; see `lookup`. None: any row.
 
         Raises: The same errors as `lookup`.
@@ -286,7 +291,7 @@ class ReadVerbs(TableHandle):
         >>> table.get(2), table.get(9), 9 in table, len(table)
         ({'seats': 150}, None, False, 3)
         """
-        lookup = self._lookup_of(key_columns(key, self._options), columns, None, where)
+        lookup = self._lookup_of(key_columns(key, self._options), columns, as_of, where)
         return lookup.get(key, default, columns)
 
     def __getitem__(self, key: Any) -> dict[str, Any]:

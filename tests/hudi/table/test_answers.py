@@ -176,6 +176,9 @@ def test_as_of(table: HudiTable) -> None:
     before = table.lookup([1, 2, 3])
     table.delete([2])
     assert table.lookup([1, 2, 3], as_of=first).equals(before)
+    assert table.get(2, as_of=first) == before.to_pylist()[1]
+    assert table.contains([2], as_of=first).to_pylist() == [True]
+    assert table.get(2) is None
     assert table.contains([1, 2, 3]).to_pylist() == [True, False, True]
 
 

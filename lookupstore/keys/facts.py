@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 from lookupstore.arrow.frames import array_fields, check_polars, pandas_frame, polars_frame
 from lookupstore.arrow.relations import check_relation, checked
 from lookupstore.arrow.taking import keep_rows, movable
+from lookupstore.arrow.uuids import is_uuid, uuids_of
 from lookupstore.keys.arguments import Column, column_of
 from lookupstore.keys.joins import Join, JoinResult, one_array
 
@@ -24,6 +26,8 @@ KNOWN = (
     "a pandas DataFrame, a polars DataFrame or LazyFrame, an Arrow table, record batch or "
     "RecordBatchReader, a DuckDB relation, a structured array of NumPy, or a dict of NumPy arrays"
 )
+
+_NO_UUIDS: Mapping[str, pa.DataType] = MappingProxyType({})
 
 
 class Facts(ABC):
@@ -45,6 +49,10 @@ class Facts(ABC):
 
         None: Only its values determine it.
         """
+
+    def key_kinds(self, join: Join) -> list[pa.DataType | None]:
+        """Return the Arrow types in which the columns of the key are looked up."""
+        return [self.kind_of(name) for name in join.keys]
 
     @abstractmethod
     def joined(self, join: Join) -> Any:
@@ -128,11 +136,17 @@ class _BatchFacts(_ArrowFacts):
 
 
 class _ReaderFacts(_ArrowFacts):
-    """Facts of a reader, which are joined batch by batch."""
+    """Facts of a reader, which are joined batch by batch.
 
-    def __init__(self, reader: pa.RecordBatchReader) -> None:
+    Columns of texts with a type in `uuids` are looked up as UUIDs of that type.
+    """
+
+    def __init__(
+        self, reader: pa.RecordBatchReader, uuids: Mapping[str, pa.DataType] = _NO_UUIDS
+    ) -> None:
         self.reader = reader
         self.schema = reader.schema
+        self.uuids = uuids
 
     def joined(self, join: Join) -> pa.RecordBatchReader:
         schema = self.joined_schema(join)
@@ -140,13 +154,22 @@ class _ReaderFacts(_ArrowFacts):
         def batches() -> Iterator[pa.RecordBatch]:
             with self.reader:
                 for batch in self.reader:
-                    yield _joined_batch(batch, join, schema)
+                    yield _joined_batch(batch, join, schema, self.uuids)
 
         return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _joined_batch(batch: pa.RecordBatch, join: Join, schema: pa.Schema) -> pa.RecordBatch:
-    answers = join.answers([batch.column(name) for name in join.keys])
+def _joined_batch(
+    batch: pa.RecordBatch,
+    join: Join,
+    schema: pa.Schema,
+    uuids: Mapping[str, pa.DataType] = _NO_UUIDS,
+) -> pa.RecordBatch:
+    keys = [batch.column(name) for name in join.keys]
+    for at, name in enumerate(join.keys):
+        if name in uuids and pa.types.is_string(keys[at].type):
+            keys[at] = uuids_of(keys[at], uuids[name])
+    answers = join.answers(keys)
     if answers.kept is not None:
         batch = keep_rows(batch, answers.kept)
     if not answers.columns:
@@ -317,13 +340,30 @@ class _RelationFacts(Facts):
         column = self.relation.project(_quoted(name)).limit(0)
         return pa.RecordBatchReader.from_stream(column).schema.field(0).type
 
+    def key_kinds(self, join: Join) -> list[pa.DataType | None]:
+        uuids = self._uuids(join)
+        return [uuids[name] if name in uuids else self.kind_of(name) for name in join.keys]
+
+    def _uuids(self, join: Join) -> dict[str, pa.DataType]:
+        """Return the type of UUIDs in the key by the name of their column.
+
+        DuckDB passes UUIDs to Arrow as text, unless its setting `arrow_lossless_conversion` is on.
+        """
+        kinds = dict(zip(self.names, self.relation.types, strict=True))
+        fields = zip(join.keys, join.lookups.key_schema.schema, strict=True)
+        return {
+            name: field.type
+            for name, field in fields
+            if is_uuid(field.type) and str(kinds[name].id) == "uuid"
+        }
+
     def joined(self, join: Join) -> Any:
         partly = check_relation(self.relation, "facts")
         reader = pa.RecordBatchReader.from_stream(self.relation)
         if partly:
             batches = checked(reader, partly, "facts")
             reader = pa.RecordBatchReader.from_batches(reader.schema, batches)
-        rows = _ReaderFacts(reader).joined(join).read_all()  # noqa: F841  (the query names it)
+        rows = _ReaderFacts(reader, self._uuids(join)).joined(join).read_all()  # noqa: F841  (the query names it)
         same = self.relation.query("facts", "SELECT * FROM rows")
         given, became = self.relation.types, same.types
         if given == became[: len(given)]:

@@ -224,7 +224,7 @@ class Lookups(ArrowRows):
         names = [] if kind in ("semi", "anti") else value_columns(self, columns)
         facts = facts_of(rows)
         join = Join.planned(self, names, facts.names, on, kind, prefix, found, facts.fold)
-        join.check_kinds([facts.kind_of(name) for name in join.keys])
+        join.check_kinds(facts.key_kinds(join))
         joined: R = facts.joined(join) if join.asks else rows
         return joined
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,20 @@ def test_other_types_are_exact(tmp_path: Path, value: str, stored: Any) -> None:
         relation = con.sql(f"SELECT 1 AS id, {value} AS v")
         with lookupstore.build(relation, tmp_path / "s", key="id") as store:
             assert store[1] == {"v": stored}
+
+
+def test_uuids_after_the_setting_of_duckdb(tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        con.execute("SET arrow_lossless_conversion = true")
+        ids = [uuid.UUID(int=number) for number in range(2)]
+        one, two = (con.sql(f"SELECT '{id}'::UUID AS id, {at} AS v") for at, id in enumerate(ids))
+        with (
+            lookupstore.build(one, tmp_path / "s", key="id") as store,
+            store.upsert(two) as newer,
+        ):
+            assert dict(newer) == {id: {"v": at} for at, id in enumerate(ids)}
+            assert store.lookup(two)["v"].to_pylist() == [None]
+            assert store.lookup(one)["v"].to_pylist() == [0]
 
 
 @pytest.mark.parametrize(

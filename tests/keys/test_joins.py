@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -220,6 +221,35 @@ def test_duckdb(planes: tuple[Lookups, pa.Table], seed: int, how: How) -> None:
         assert len(named.fetchall()) == len(wanted)
         with pytest.raises(ValueError, match=r"both have the columns \['seats'\]"):
             lookups.join(connection.sql("SELECT *, 1 AS Seats FROM flights"), {"plane": "id"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "lossless"), [(pa.uuid(), False), (pa.uuid(), True), (pa.string(), False)]
+)
+def test_uuids_of_duckdb(tmp_path: Path, kind: pa.DataType, lossless: bool) -> None:
+    ids = [uuid.UUID(int=number << 64 | 7) for number in range(3)]
+    keys = ids if kind == pa.uuid() else list(map(str, ids))
+    rows = pa.table({"id": pa.array(keys, kind), "place": ["a", "b", "c"], "v": [0, 1, 2]})
+    with duckdb.connect() as connection:
+        facts = connection.sql(
+            f"""SELECT place, id::UUID AS id FROM (VALUES ('c', '{ids[2]}'), ('a', NULL),
+                ('a', '{uuid.UUID(int=5)}'), ('b', '{ids[1]}')) AS t(place, id)"""
+        )
+        connection.execute(f"SET arrow_lossless_conversion = {lossless}")
+        with lookupstore.build(rows, tmp_path / "s", key=["place", "id"]) as store:
+            joined = store.join(facts, ["id", "place"])
+            assert joined.types[:2] == facts.types
+            given = [
+                (*fact, v) for fact, v in zip(facts.fetchall(), (2, None, None, 1), strict=True)
+            ]
+            assert joined.fetchall() == given
+            found = store.join(facts, ["id", "place"], "semi")
+            assert found.fetchall() == [row[:2] for row in (given[0], given[3])]
+        with (
+            lookupstore.build({"id": [1], "v": [2]}, tmp_path / "n", key="id") as numbers,
+            pytest.raises(TypeError, match=r"the fact column 'id' is \S+, the key column 'id'"),
+        ):
+            numbers.join(facts, "id")
 
 
 @pytest.mark.parametrize("how", HOWS)

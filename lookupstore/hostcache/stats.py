@@ -31,13 +31,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class QueryStats:
-    """Counts of the tasks of one query with one version of a store, on this host.
+    """Counts of the tasks of one query with one version of a store or table, on this host.
 
     Attributes:
         application: Application that ran the query, such as Spark's application id.
         query: Name of the query in that application, such as `execution 7` or `batch 3`.
-        store: Path or URI of the store.
-        version: Number of the version that answered; 0 for columnar files, which have no version.
+        store: Path or URI of the store, table or files.
+        version: Number of the version that answered: of a table, of its version or snapshot, and of
+            a Hudi table the time of its commit. None: columnar files have no version.
         last: Time at which the last task ended, in seconds since 1970.
         counts: Sums over the tasks.
     """
@@ -45,7 +46,7 @@ class QueryStats:
     application: str
     query: str
     store: str
-    version: int
+    version: int | None
     last: float
     counts: Counts
 
@@ -59,6 +60,9 @@ _CREATE = (
     "CREATE TABLE IF NOT EXISTS task (ended REAL NOT NULL, application TEXT NOT NULL, "
     "query TEXT NOT NULL, store TEXT NOT NULL, version INTEGER NOT NULL)"
 )
+# The version of files without one: tables of earlier programs allow no null, and 0 is a version of
+# Delta tables.
+_NO_VERSION = ""
 _COLUMNS = ["ended", "application", "query", "store", "version", *NAMES]
 
 
@@ -67,7 +71,7 @@ def add(
     application: str,
     query: str,
     store: str,
-    version: int,
+    version: int | None,
     counts: Counts,
 ) -> None:
     """Add the counts of one task; an error is logged, not raised.
@@ -77,12 +81,13 @@ def add(
         application: Application that ran the query, such as Spark's application id.
         query: Name of the query in that application, such as `execution 7` or `batch 3`.
         store: Path or URI of the store.
-        version: Number of the version that answered; 0 for columnar files, which have no version.
+        version: Number of the version that answered. None: it has none.
         counts: Counts of the task.
     """
     now = time.time()
     places = ", ".join("?" * len(_COLUMNS))
-    row = (now, application, query, store, version, *numbers(counts))
+    told = _NO_VERSION if version is None else version
+    row = (now, application, query, store, told, *numbers(counts))
     try:
         make_own_folder(os.fspath(folder))
         make_own_file(os.path.join(folder, FILE_NAME))
@@ -140,7 +145,14 @@ def read(
     except sqlite3.Error as error:
         raise OSError(f"{path}: the statistics cannot be read: {error}") from None
     return [
-        QueryStats(application, query, store, version, last, Counts(*sums))
+        QueryStats(
+            application,
+            query,
+            store,
+            None if version == _NO_VERSION else version,
+            last,
+            Counts(*sums),
+        )
         for application, query, store, version, last, *sums in found
     ]
 

@@ -899,6 +899,8 @@ def test_stats(tmp_path: Path) -> None:
         "seconds": "0.247",
     }
     assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\+00:00", row[0])
+    stats.add(host, "app", "execution 4", "/f.parquet", None, Counts(rows=1))
+    assert re.search(r"/f\.parquet +│ +null +│", run("stats", "--cache", host, "--limit", 1).stdout)
     uri = run("stats", "--cache", host, "--store", "s3://K:S@b/s", "--output", "json")
     assert [one["query"] for one in json.loads(uri.stdout)] == ["execution 2"]
     (host / stats.FILE_NAME).write_bytes(b"damaged " * 1000)

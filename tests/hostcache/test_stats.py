@@ -40,6 +40,14 @@ def test_counts_add_up_by_query_and_version(tmp_path: Path, seed: int) -> None:
     assert len(stats.read(tmp_path, limit=2)) == 2
 
 
+def test_files_without_a_version_differ_from_version_0_of_a_table(tmp_path: Path) -> None:
+    for version in (None, 0, None):
+        stats.add(tmp_path, "app", "execution 1", "/s", version, Counts(rows=1))
+    found = {one.version: one.counts.rows for one in stats.read(tmp_path)}
+    assert found == {None: 2, 0: 1}
+    assert {one.to_json()["version"] for one in stats.read(tmp_path)} == {None, 0}
+
+
 def test_processes_share_the_table(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=add_many, args=(tmp_path, n % 2)) for n in range(4)]

@@ -297,12 +297,22 @@ class Task:
         if self._lookup.counts is not None:
             self._lookup.counts.add(self._counts)
         application, query = _names()
-        dimension, version = self._dimension, 0
-        if isinstance(dimension, LookupStore):
-            version = dimension.version
+        dimension = self._dimension
+        version = _version_of(dimension)
         # A worker without a task must not keep room that the task of another worker needs.
         files_of(dimension).share_room()
         stats.add(default_folder(), application, query, dimension.path, version, self._counts)
+
+
+def _version_of(dimension: Dimension) -> int | None:
+    """Return the version of a store or table, or the commit of a Hudi table. None: files."""
+    if isinstance(dimension, LookupStore):
+        return dimension.version
+    from lookupstore.columnar import ColumnarFiles
+
+    if isinstance(dimension, ColumnarFiles):
+        return dimension.version
+    return int(dimension.position) if dimension.position.isdecimal() else None
 
 
 def _names() -> tuple[str, str]:

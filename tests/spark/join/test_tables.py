@@ -17,6 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
+from lookupstore.hostcache import stats
+from lookupstore.hostcache.folder import default_folder
+from lookupstore.hudi import HudiTable, TableLookup
 from lookupstore.spark import LookupMetrics, explain_join, lookup_join
 from lookupstore.spark.join.plan import plan_join
 from lookupstore.spark.join.request import LookupJoin
@@ -209,6 +212,37 @@ def test_missing_keys_are_looked_up_again_in_the_newest_commit(
     assert found.pop(1) in (1, 10)  # tasks that retried go on with the newest
     assert found == {0: None, 2: 20, 3: None}
     assert metrics.counts.refreshes >= 1
+
+
+def counted_version(spark: SparkSession, dimension: Any, path: str) -> int | None:
+    """Return the version in the statistics of a task, which this process runs."""
+    schema = spark.range(1).schema
+    plan = plan_join(spark, schema, dimension, LookupJoin(dimension, "id"))
+    with Task(plan.lookup) as task:
+        task.dimension_at(None).get(1)
+    return stats.read(default_folder(), 1, path)[0].version
+
+
+def test_statistics_have_the_version_of_the_table(spark: SparkSession, table: Any) -> None:
+    for commit in (1, 2):
+        table.commit({1: commit})
+        with ColumnarFiles(table.given, key="id") as files:
+            version = counted_version(spark, files, files.path)
+            assert version == files.version == table.latest()[1]
+
+
+def test_statistics_have_the_commit_of_a_hudi_table(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "v": [1]})
+    table = HudiTable.create(tmp_path / "t", rows, record_key="id")
+    commit = table.insert(rows).instant
+    with TableLookup(tmp_path / "t") as lookup:
+        assert counted_version(spark, lookup, lookup.path) == int(commit.position)
+
+
+def test_files_have_no_version_in_statistics(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "v": [1]}), tmp_path / "f.parquet")
+    with ColumnarFiles(tmp_path / "f.parquet", key="id") as files:
+        assert counted_version(spark, files, files.path) is None
 
 
 def test_a_table_at_one_version_never_changes(spark: SparkSession, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from lookupstore.progress import watched
 from lookupstore.quantities import counted
 from lookupstore.source.source import Source
 from lookupstore.sst import Info
+from lookupstore.storage.catalog_names import is_catalog_name
 from lookupstore.storage.home import expanded
 from lookupstore.storage.location import Location
 from lookupstore.storage.uris import shown_uri
@@ -140,7 +141,10 @@ def _of_table(verb: str) -> click.Command:
 
 @click.command()
 @click.option(
-    "--store", type=PLACE, metavar="PATH", help="Only lookups in this store, a folder or URI."
+    "--store",
+    type=PLACE,
+    metavar="PATH",
+    help="Only lookups in this store, table or file, a path, URI or name in a catalog.",
 )
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N",
               help="Show the N most recent queries.")  # fmt: skip
@@ -157,7 +161,9 @@ def stats(store: str | None, limit: int, cache: str | None, output: str) -> None
     folder = default_folder() if cache is None else expanded(cache)
     if not (cache is None or os.path.isdir(folder)):
         raise click.UsageError(f"--cache {cache}: no such folder")
-    wanted = None if store is None else Location(store).uri
+    wanted = None
+    if store is not None:
+        wanted = shown_uri(store) if is_catalog_name(store) else Location(store).uri
     found = read_stats(folder, limit, wanted)
     if output == "json":
         write_json([one.to_json() for one in found])

@@ -142,6 +142,11 @@ class FollowedFiles(PlannedFiles[OpenFiles]):
         return isinstance(self._origin, NamedTable)
 
     @property
+    def has_path(self) -> bool:
+        """Return whether `path` is a path or name; otherwise it describes a table of a library."""
+        return not isinstance(self._origin, NamedTable) or bool(self._origin.uri)
+
+    @property
     def version(self) -> int | None:
         """Return the number of the version or snapshot of a table. None: the files have none."""
         if not isinstance(self._origin, NamedTable):

@@ -901,8 +901,10 @@ def test_stats(tmp_path: Path) -> None:
     assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\+00:00", row[0])
     stats.add(host, "app", "execution 4", "/f.parquet", None, Counts(rows=1))
     assert re.search(r"/f\.parquet +│ +null +│", run("stats", "--cache", host, "--limit", 1).stdout)
-    uri = run("stats", "--cache", host, "--store", "s3://K:S@b/s", "--output", "json")
-    assert [one["query"] for one in json.loads(uri.stdout)] == ["execution 2"]
+    stats.add(host, "app", "execution 5", "iceberg:prod.sales.users", 7, Counts(rows=1))
+    for given, query in (("s3://K:S@b/s", 2), ("iceberg:prod.sales.users", 5)):
+        only = run("stats", "--cache", host, "--store", given, "--output", "json")
+        assert [one["query"] for one in json.loads(only.stdout)] == [f"execution {query}"]
     (host / stats.FILE_NAME).write_bytes(b"damaged " * 1000)
     damaged = run("stats", "--cache", host)
     assert damaged.exit_code == 1

@@ -19,7 +19,7 @@ from lookupstore.spark.context import run_driver_python
 from lookupstore.spark.join import trip
 from lookupstore.spark.join.freshness import Freshness
 from lookupstore.spark.join.join import dimension_of
-from lookupstore.spark.join.plan import planned_on, takes_times
+from lookupstore.spark.join.plan import counted_as, planned_on, takes_times
 from lookupstore.spark.join.request import JoinedWith
 from lookupstore.spark.join.task import LookupTask
 from lookupstore.spark.join.worker import Given, Keys, Step, goes_on, look_up
@@ -108,6 +108,7 @@ def register_lookup(
         ]
         lookup = LookupTask(
             dimension=planned_on(opened),
+            counted_as=counted_as(opened),
             key_schema=opened.key_schema,
             columns=names,
             types=tuple(arrow for _, arrow in mapped),

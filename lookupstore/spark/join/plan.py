@@ -34,6 +34,8 @@ from lookupstore.spark.join.metrics import LookupMetrics
 from lookupstore.spark.join.request import LookupJoin, time_in_seconds
 from lookupstore.spark.join.task import AsPlanned, Dimension, LookupTask, PlannedStore, Retry
 from lookupstore.spark.types import TIME_SETTING, arrow_schema, spark_type, type_to_cast_to
+from lookupstore.storage.catalog_names import is_catalog_name
+from lookupstore.storage.location import Location
 from lookupstore.store.store import LookupStore
 
 Strategy = Literal["auto", "replicated", "bucketed"]
@@ -139,6 +141,7 @@ def plan_join(
     return JoinPlan(
         lookup=LookupTask(
             dimension=planned_on(store),
+            counted_as=counted_as(store),
             key_schema=store.key_schema,
             columns=names,
             types=tuple(arrow for _, arrow in mapped),
@@ -202,6 +205,15 @@ def planned_on(store: Dimension) -> PlannedStore | AsPlanned:
     if isinstance(store, LookupStore):
         return PlannedStore(store.location, ChosenVersion(store.version, store.id))
     return store
+
+
+def counted_as(store: Dimension) -> str:
+    """Return the name of a dimension in statistics, which is the same in every folder."""
+    path = store.path
+    if isinstance(store, ColumnarFiles) and not store.has_path:
+        return path
+    is_remote = "://" in path and not path.startswith("file://")
+    return path if is_remote or is_catalog_name(path) else Location(path).uri
 
 
 def _miss(on_miss: object, how: How) -> Retry | Literal["raise"] | None:

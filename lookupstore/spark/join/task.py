@@ -83,6 +83,7 @@ class LookupTask:
 
     Attributes:
         dimension: Store with its planned version, or files or a table, to look keys up in.
+        counted_as: Name of the dimension in the statistics of hosts.
         key_schema: Key fields of the planned version.
         columns: Value columns to read, in the order of the result.
         types: Arrow types of these columns, as Spark reads them.
@@ -94,6 +95,7 @@ class LookupTask:
     """
 
     dimension: PlannedStore | AsPlanned
+    counted_as: str
     key_schema: KeySchema
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -301,7 +303,8 @@ class Task:
         version = _version_of(dimension)
         # A worker without a task must not keep room that the task of another worker needs.
         files_of(dimension).share_room()
-        stats.add(default_folder(), application, query, dimension.path, version, self._counts)
+        name = self._lookup.counted_as
+        stats.add(default_folder(), application, query, name, version, self._counts)
 
 
 def _version_of(dimension: Dimension) -> int | None:

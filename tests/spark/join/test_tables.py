@@ -214,21 +214,20 @@ def test_missing_keys_are_looked_up_again_in_the_newest_commit(
     assert metrics.counts.refreshes >= 1
 
 
-def counted_version(spark: SparkSession, dimension: Any, path: str) -> int | None:
-    """Return the version in the statistics of a task, which this process runs."""
+def counted(spark: SparkSession, dimension: Any) -> stats.QueryStats:
+    """Return the statistics of a task with a dimension, which this process runs."""
     schema = spark.range(1).schema
     plan = plan_join(spark, schema, dimension, LookupJoin(dimension, "id"))
     with Task(plan.lookup) as task:
         task.dimension_at(None).get(1)
-    return stats.read(default_folder(), 1, path)[0].version
+    return stats.read(default_folder(), 1)[0]
 
 
 def test_statistics_have_the_version_of_the_table(spark: SparkSession, table: Any) -> None:
     for commit in (1, 2):
         table.commit({1: commit})
         with ColumnarFiles(table.given, key="id") as files:
-            version = counted_version(spark, files, files.path)
-            assert version == files.version == table.latest()[1]
+            assert counted(spark, files).version == files.version == table.latest()[1]
 
 
 def test_statistics_have_the_commit_of_a_hudi_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -236,13 +235,23 @@ def test_statistics_have_the_commit_of_a_hudi_table(spark: SparkSession, tmp_pat
     table = HudiTable.create(tmp_path / "t", rows, record_key="id")
     commit = table.insert(rows).instant
     with TableLookup(tmp_path / "t") as lookup:
-        assert counted_version(spark, lookup, lookup.path) == int(commit.position)
+        assert counted(spark, lookup).version == int(commit.position)
 
 
-def test_files_have_no_version_in_statistics(spark: SparkSession, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": [1], "v": [1]}), tmp_path / "f.parquet")
-    with ColumnarFiles(tmp_path / "f.parquet", key="id") as files:
-        assert counted_version(spark, files, files.path) is None
+def test_statistics_name_dimensions_alike_in_every_folder(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"id": [1], "v": [1]})
+    pq.write_table(rows, tmp_path / "f.parquet")
+    deltalake.write_deltalake(tmp_path / "t", rows)
+    monkeypatch.chdir(tmp_path)
+    for given in ("t", "f.parquet", "*.parquet", f"file://{tmp_path}/t"):
+        with ColumnarFiles(given, key="id") as files:
+            told = counted(spark, files)
+        assert told.store == str(tmp_path / given.rpartition("/")[2])
+        assert told.version == (None if given.endswith(".parquet") else 0)
+    with ColumnarFiles(deltalake.DeltaTable("t"), key="id") as opened:
+        assert counted(spark, opened).store == opened.path == "Delta table at version 0"
 
 
 def test_a_table_at_one_version_never_changes(spark: SparkSession, tmp_path: Path) -> None:

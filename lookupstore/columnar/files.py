@@ -153,7 +153,9 @@ class ColumnarFiles(FilesForPaimon):
         memory = bytes_of(memory, "memory", least=MIN_MEMORY)
         names = column_names("key", key)
         if not names:
-            raise ValueError("key is empty; name at least one column of the files")
+            raise ValueError(
+                "key is empty; name at least one column of the files, such as key='id'"
+            )
         values = [columns] if isinstance(columns, str) else columns
         found = named_files(
             source,

@@ -129,7 +129,9 @@ class Levels(PlannedFiles[OpenLevels]):
         memory = bytes_of(memory, "memory", least=MIN_MEMORY)
         names = column_names("key", key)
         if not names:
-            raise ValueError("key is empty; name at least one column of the files")
+            raise ValueError(
+                "key is empty; name at least one column of the files, such as key='id'"
+            )
         if kind in names:
             raise ValueError(f"kind is {kind!r}, a key column; name the column of the row kinds")
         values = [columns] if isinstance(columns, str) else columns

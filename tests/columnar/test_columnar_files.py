@@ -586,7 +586,7 @@ def test_pickled_files_are_the_same_listing(tmp_path: Path) -> None:
         ({"key": "id", "build": "now"}, ValueError, "build is 'now'; give 'auto'"),
         ({"key": "id", "on_duplicate": "max"}, ValueError, "on_duplicate is 'max'; give 'error'"),
         ({"key": "id", "memory": 5}, ValueError, "memory is 5; give at least"),
-        ({"key": []}, ValueError, "key is empty"),
+        ({"key": []}, ValueError, "key is empty; .* such as key='id'"),
         ({"key": "id", "mode": "presence", "columns": ["v"]}, ValueError, "columns is"),
     ],
 )

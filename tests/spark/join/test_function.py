@@ -138,7 +138,7 @@ def test_errors_when_registered(
             (("f", store, ["w"]), KeyError, "w"),
             (("f", tmp_path / "none"), FileNotFoundError, "none"),
             (("Upper", store), ValueError, "'Upper', a function of Spark; give another name"),
-            (("f", tmp_path / "delta"), ValueError, "key is empty; name at least one column"),
+            (("f", tmp_path / "delta"), ValueError, "key is empty; .*, such as key='id'"),
             (("f", 7), TypeError, "store is a int"),
             (("f", store, None, "v"), ValueError, "the key of .* is"),
         ]

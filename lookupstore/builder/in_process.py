@@ -94,10 +94,11 @@ def build(
             `Location` of any of these, or a file open for bytes. Tables: the folder or URI of a
             Hudi, Delta or Paimon table, or of an Iceberg table without a catalog (current rows, in
             data columns), the name `"iceberg:CATALOG.NAMESPACE.TABLE"`, a `deltalake.DeltaTable`,
-            or a table or scan of pyiceberg. In memory: an Arrow table, record batch, reader or
-            dataset, a dict of columns, a list or iterator of dicts, a structured NumPy array, a
-            polars LazyFrame, an object with `__arrow_c_stream__` (a pandas or polars DataFrame, a
-            DuckDB relation), or an iterable of record batches, tables or frames.
+            a table or scan of pyiceberg, or a `FileStoreTable` of pypaimon. In memory: an Arrow
+            table, record batch, reader or dataset, a dict of columns, a list or iterator of dicts,
+            a structured NumPy array, a polars LazyFrame, an object with `__arrow_c_stream__` (a
+            pandas or polars DataFrame, a DuckDB relation), or an iterable of record batches, tables
+            or frames.
         path: Folder or URI of the store, or its `Location`. The folder is made if it is missing.
             Otherwise it must be empty, or hold a store that `overwrite` replaces. Files of a remote
             store are written in a temporary folder first.

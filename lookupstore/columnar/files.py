@@ -71,8 +71,8 @@ class ColumnarFiles(FilesForPaimon):
     Args:
         source: Path, URI, glob or folder of Parquet or ORC files, or a list of these; or the folder
             or URI of a Hudi, Delta, Iceberg or Paimon table, for its current rows; or the name
-            `"iceberg:CATALOG.NAMESPACE.TABLE"`; or a table of `deltalake`, or a table or scan of
-            `pyiceberg`. Each path may be a `Location`.
+            `"iceberg:CATALOG.NAMESPACE.TABLE"`; or a table of `deltalake` or `pypaimon`, or a table
+            or scan of `pyiceberg`. Each path may be a `Location`.
         key: Key columns. Every file must have them, except those of a table.
         columns: Value columns. Default: all columns that are not in the key.
         where: Condition that rows must meet to be found: SQL such as `"country = 'US'"`, a tuple

@@ -41,11 +41,10 @@ KNOWN = (
     "a path, URI, glob or folder of Parquet or ORC files, or a list of these; a path, URI or glob "
     "of CSV, JSON lines or Arrow IPC files; the folder or URI of a table of Delta, "
     f"Hudi, Iceberg or Paimon; {FORM}; a file that is open for reading bytes; an Arrow table, "
-    "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a dict "
-    "of columns; a list or an iterator of dicts; a structured array of NumPy; a polars LazyFrame; "
-    "an object with __arrow_c_stream__ such as a pandas or polars DataFrame or a DuckDB relation; "
-    "or an iterable "
-    "of record batches, tables or frames"
+    "record batch, reader or dataset; a deltalake.DeltaTable; a Table or scan of pyiceberg; a "
+    "FileStoreTable of pypaimon; a dict of columns; a list or an iterator of dicts; a structured "
+    "array of NumPy; a polars LazyFrame; an object with __arrow_c_stream__ such as a pandas or "
+    "polars DataFrame or a DuckDB relation; or an iterable of record batches, tables or frames"
 )
 _END = object()
 

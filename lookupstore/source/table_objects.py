@@ -1,4 +1,4 @@
-"""Open tables of deltalake and pyiceberg as sources, and tables at one of their commits."""
+"""Open tables of the libraries of table formats, and tables at one of their commits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lookupstore.storage.location import Location
 
 
 def library_table(given: Any) -> Source | None:
-    """Return a table of deltalake, or a table or scan of pyiceberg, as a source.
+    """Return a table of deltalake or pypaimon, or a table or scan of pyiceberg, as a source.
 
     None: The value is of another kind.
 
@@ -26,7 +26,7 @@ def library_table(given: Any) -> Source | None:
 
 
 def library_format(given: Any) -> TableFormat | None:
-    """Return the format of a table of deltalake, or of a table or scan of pyiceberg.
+    """Return the format of a table of deltalake or pypaimon, or of a table or scan of pyiceberg.
 
     None: The value is of another kind.
     """
@@ -36,6 +36,9 @@ def library_format(given: Any) -> TableFormat | None:
     iceberg = sys.modules.get("pyiceberg.table")
     if iceberg is not None and isinstance(given, (iceberg.Table, iceberg.DataScan)):
         return TableFormat.ICEBERG
+    paimon = sys.modules.get("pypaimon.table.file_store_table")
+    if paimon is not None and isinstance(given, paimon.FileStoreTable):
+        return TableFormat.PAIMON
     return None
 
 

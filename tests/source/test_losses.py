@@ -106,6 +106,9 @@ Paimon: a path into a table | source/test_tables_as_sources.py::test_a_part_of_a
 Paimon: replaced and deleted rows; columns that were renamed, added or widened | tables/test_paimon.py::test_every_snapshot_of_a_random_history_is_merged
 Paimon: rows that `partial-update` and `aggregation` make of several | tables/test_paimon_engines.py::test_every_snapshot_of_a_random_history_has_the_rows_of_the_rules
 Paimon: a branch by its name in a catalog, such as `users$branch_b` | tables/test_paimon_branches.py::test_the_name_of_a_branch_in_a_catalog_is_refused_with_its_folder
+Paimon: a table of pypaimon with other options than [these](#tables-of-pypaimon) | tables/test_pypaimon_tables.py::test_options_that_are_not_known_are_refused_by_name
+Paimon: a table of pypaimon in a REST catalog | tables/test_pypaimon_tables.py::test_file_systems_and_catalogs_of_pypaimon_are_refused
+Paimon: a table of pypaimon in a file system that pyarrow does not have | tables/test_pypaimon_tables.py::test_file_systems_and_catalogs_of_pypaimon_are_refused
 Paimon: a tag by its file | tables/test_paimon_branches.py::test_a_tag_keeps_its_snapshot
 Paimon: aggregate functions that are not listed above | tables/test_paimon_engines.py::test_what_is_not_merged_is_refused_by_name
 Paimon: deletes that no option handles, or that a function cannot retract | tables/test_paimon_engines.py::test_deletions_that_nothing_says_how_to_merge_are_refused

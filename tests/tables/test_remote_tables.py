@@ -10,6 +10,7 @@ from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import deltalake
@@ -31,6 +32,7 @@ from support.object_store import (
     pandas_names,
     writable_object_store,
 )
+from support.opened_paimon import FileStoreTable, stand_in
 from support.paimon_tables import PaimonTable
 from support.quick_store import QuickStore, quick_store
 
@@ -146,7 +148,9 @@ def test_an_iceberg_table_of_a_server(server: ObjectStore, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("names", [pandas_names, deltalake_names])
-def test_a_paimon_table_of_a_uri(server: ObjectStore, names: Any, tmp_path: Path) -> None:
+def test_a_paimon_table_of_a_uri(
+    server: ObjectStore, names: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fields = {"id": "BIGINT NOT NULL", "name": "STRING", "day": "DATE"}
     table = PaimonTable(tmp_path / "t", fields, ["id", "day"], ["day"], {"bucket": "1"})
 
@@ -168,6 +172,15 @@ def test_a_paimon_table_of_a_uri(server: ObjectStore, names: Any, tmp_path: Path
         assert {key: row["name"] for key, row in store.items()} == {1: "old1", 2: "new2"}
     with ColumnarFiles(uri, key="id", storage_options=options) as files:
         assert files.lookup([1, 2, 3])["name"].to_pylist() == ["old1", "new2", None]
+    stand_in(monkeypatch)
+    io = SimpleNamespace(filesystem=server.filesystem(), to_filesystem_path=lambda uri: uri[5:])
+    opened = FileStoreTable(uri, SimpleNamespace(id=0, options={"bucket": "1"}), io)
+    with ColumnarFiles(opened, key="id") as files:
+        for one in (files, pickle.loads(pickle.dumps(files))):
+            assert one.lookup([1, 2, 3])["name"].to_pylist() == ["old1", "new2", None]
+    opened = opened.copy({"scan.snapshot-id": "1"})
+    with lookupstore.build(opened, tmp_path / "s1", key="id") as store:
+        assert list(store) == [1, 2, 3]
     table.commit(table.add(rows(4, name="x"), sequence=[11], **day))
     with server.filesystem().open_output_stream(f"{root}/snapshot/snapshot-3") as file:
         file.write((tmp_path / "t" / "snapshot" / "snapshot-3").read_bytes())

@@ -119,9 +119,10 @@ def build_store(
         df_or_path: Rows to store: a DataFrame, files or a table. Files are Parquet or ORC: a file,
             folder, glob or URI, or a list of these. A table is the folder or URI of a Delta, Hudi
             or Paimon table, or of an Iceberg table without a catalog; the name
-            `"iceberg:CATALOG.NAMESPACE.TABLE"`; a `deltalake.DeltaTable`; or a table or scan of
-            pyiceberg. The driver lists the files of a table, and executors read them without
-            Spark's readers. A path of plain Parquet takes half the time of a DataFrame of it.
+            `"iceberg:CATALOG.NAMESPACE.TABLE"`; a `deltalake.DeltaTable`; a table or scan of
+            pyiceberg; or a `FileStoreTable` of pypaimon. The driver lists the files of a table, and
+            executors read them without Spark's readers. A path of plain Parquet takes half the time
+            of a DataFrame of it.
         path: Folder of the store, on a file system that the driver and all executors share; or a
             URI or location, to which executors upload files that they write in temporary folders.
         key: Key columns, in the order that sorts the store.

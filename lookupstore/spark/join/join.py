@@ -72,10 +72,10 @@ def lookup_join(
             read. A store is a `LookupStore`, or its path, URI or location. Columnar files are
             `ColumnarFiles`, or a path, URI, folder or glob, such as `s3://bucket/users/*.parquet`;
             `on` then names their key. A Delta, Iceberg or Paimon table is its path or URI, its name
-            `"iceberg:CATALOG.NAMESPACE.TABLE"`, or a table of `deltalake` or `pyiceberg`; `on` then
-            names the key, which must be unique. A Hudi table is a `HudiTable`, its path or URI, or
-            a `TableLookup`; `on` then names the record key, and also the partition columns to look
-            keys up in their own partition only.
+            `"iceberg:CATALOG.NAMESPACE.TABLE"`, or a table of `deltalake`, `pyiceberg` or
+            `pypaimon`; `on` then names the key, which must be unique. A Hudi table is a
+            `HudiTable`, its path or URI, or a `TableLookup`; `on` then names the record key, and
+            also the partition columns to look keys up in their own partition only.
         on: Fact columns that hold the key: a name or names, in any order, that the key columns have
             as well, or a dict from fact column to key column. Every key column is needed.
         how: Kind of join. `left` keeps every fact, with nulls where the key is missing. `inner`
@@ -351,8 +351,8 @@ def _dimension_of_hudi(
             key = key or store.options.record_key
             return TableLookup(store, key=key, columns=columns, as_of=as_of, where=where)
     remedy = (
-        "give a LookupStore, ColumnarFiles, a HudiTable, a TableLookup, or a table of deltalake or "
-        "pyiceberg, or a path or location"
+        "give a LookupStore, ColumnarFiles, a HudiTable, a TableLookup, or a table of deltalake, "
+        "pyiceberg or pypaimon, or a path or location"
     )
     if isinstance(store, DataFrame):
         remedy = "build a store of it first: build_store(df, PATH, key=...)"

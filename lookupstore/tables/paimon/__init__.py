@@ -4,6 +4,7 @@ Paimon's own library, `pypaimon`, needs a pyarrow before 20. Therefore its metad
 
 - `planner`: the files of a snapshot, and what is refused
 - `commits`: the snapshots, and the newest one up to a time
+- `opened`: tables of pypaimon, and the snapshot that their options choose
 - `metadata`: snapshots, schemas and manifests
 - `avro_file`: the records of a manifest
 - `binary_row`: values of partitions and keys in manifests

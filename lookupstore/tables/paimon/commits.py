@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Any
 
 from lookupstore.errors import StaleStoreError
-from lookupstore.storage.location import Location, as_location
 from lookupstore.tables.commits import AS_OF, VERSION, no_version_error, too_early_error
 from lookupstore.tables.paimon.metadata import Metadata
+from lookupstore.tables.paimon.opened import opened_table
 from lookupstore.tables.paimon.planner import snapshot_at
 from lookupstore.tables.snapshot import Snapshot
 
@@ -16,18 +17,20 @@ class PaimonCommits:
     """The snapshots of a Paimon table.
 
     Args:
-        given: Folder or URI of the table.
-        number: Number of the snapshot that it is opened at. Default: the newest one.
+        given: Folder or URI of the table; or a table of pypaimon.
+        number: Number of the snapshot that it is opened at. Default: the newest one, or the one
+            that the options of the table of pypaimon choose.
 
     Raises the errors of `lookupstore.tables.paimon.planner.table_source`.
     """
 
     settle_seconds = 1.0
 
-    def __init__(self, given: str | Location, number: int | None = None) -> None:
-        self._location = as_location(given)
-        self._metadata = Metadata(self._location, number)
-        self.fixed: str = ""
+    def __init__(self, given: Any, number: int | None = None) -> None:
+        table = opened_table(given)
+        self._location = table.location
+        self._metadata = Metadata(self._location, table.number if number is None else number)
+        self.fixed: str = table.chosen_by
         self.place: str = self._location.uri
         #: Number of the snapshot that the table was opened at.
         self.opened: str = str(self._metadata.number)
@@ -98,7 +101,7 @@ class PaimonCommits:
                 written = self.time_of(str(numbers[0]))
                 raise too_early_error(self._description, moment, first, written)
             version = numbers[place - 1]
-        if version not in numbers and version not in self._metadata.tagged_numbers():
+        if version not in numbers and version not in self._metadata.tags().values():
             known = f"the snapshots {numbers[0]} to {numbers[-1]}"
             raise no_version_error(self._description, version, known)
         found = PaimonCommits(self._location, version)
@@ -110,5 +113,5 @@ class PaimonCommits:
         return self
 
 
-#: The commits of a table of the format, by its folder or URI.
+#: The commits of a table of the format, by its folder, URI or object.
 table_commits = PaimonCommits

@@ -21,7 +21,7 @@ from lookupstore.tables.rows import GONE
 
 _SNAPSHOT = re.compile(r"snapshot/snapshot-(\d+)")
 _SCHEMA = re.compile(r"schema/schema-(\d+)")
-_TAG = re.compile(r"tag/tag-.+")
+_TAG = re.compile(r"tag/tag-(.+)")
 # Folder of a branch, which has snapshots, schemas and tags, but no other files.
 _BRANCH = re.compile(r"/(branch/branch-([^/]+))/*")
 # Newest version of each kind of file that is known.
@@ -33,6 +33,8 @@ _MOST_MANIFEST = 1 << 30
 # each other have most of them in common.
 _MOST_LOADED = 32 << 20
 _ADD, _DELETE = 0, 1
+#: Name of the branch that is the table itself.
+MAIN = "main"
 
 # Partition and bucket of files. Partitions may share a folder: null and the empty text do.
 Place = tuple[bytes, int]
@@ -185,9 +187,9 @@ class Metadata:
         """Return the numbers of the snapshots that the table has now, ascending."""
         return self._numbers("snapshot", _SNAPSHOT)
 
-    def tagged_numbers(self) -> list[int]:
-        """Return the numbers of the snapshots that tags keep."""
-        return list(self._tagged)
+    def tags(self) -> dict[str, int]:
+        """Return the numbers of the snapshots that tags keep, by the names of these."""
+        return {name: one.value("id", int) for name, one in self._tagged.items()}
 
     @property
     def milliseconds(self) -> int:
@@ -211,6 +213,10 @@ class Metadata:
         path = f"{self._home}schema/schema-{number}"
         time = self._json(path, "schema").optional("timeMillis", int) or 0
         return f"{number}-{time}" + (f"-{self.branch}" if self._home else "")
+
+    def schemas(self) -> list[PaimonSchema]:
+        """Return all schemas, the older first."""
+        return [self.schema_of(number) for number in self._numbers("schema", _SCHEMA)]
 
     def schema_of(self, number: int) -> PaimonSchema:
         """Return a schema by its number."""
@@ -262,17 +268,17 @@ class Metadata:
         try:
             return self._json(f"{self._home}snapshot/snapshot-{self.number}", "snapshot")
         except StaleStoreError:
-            if self.number not in self._tagged:
+            kept = [one for one in self._tagged.values() if one.value("id", int) == self.number]
+            if not kept:
                 raise
-        return self._tagged[self.number]
+        return kept[0]
 
     @cached_property
-    def _tagged(self) -> dict[int, MetadataObject]:
-        """Return the snapshots that tags keep by their numbers."""
+    def _tagged(self) -> dict[str, MetadataObject]:
+        """Return the snapshots that tags keep by the names of these."""
         names = (file.name for file in self.location.files(f"{self._home}tag"))
-        tags = [name for name in names if _TAG.fullmatch(name.removeprefix(self._home))]
-        found = [self._json(name, "snapshot") for name in tags]
-        return {one.value("id", int): one for one in found}
+        tags = {name: _TAG.fullmatch(name.removeprefix(self._home)) for name in names}
+        return {tag[1]: self._json(name, "snapshot") for name, tag in tags.items() if tag}
 
     def _entries(self) -> Iterator[tuple[MetadataObject, MetadataObject]]:
         """Yield the entries of all manifests, the older first, each with the data file in it."""
@@ -402,7 +408,7 @@ def _branch_of(location: Location) -> tuple[Location, str, str]:
     path, mark, options = text.partition("?") if "://" in text else (text, "", "")
     end = next((match for match in _BRANCH.finditer(path) if match.end() == len(path)), None)
     if end is None:
-        return location, "", "main"
+        return location, "", MAIN
     above = Location(path[: end.start()] + mark + options, filesystem=filesystem)
     return above, f"{end[1]}/", end[2]
 

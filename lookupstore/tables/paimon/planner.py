@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import xxhash
@@ -20,7 +21,6 @@ from lookupstore.arrow.types import is_text
 from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.source import Source
-from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.trees import answers
 from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.paimon.binary_row import values_of
@@ -35,7 +35,8 @@ from lookupstore.tables.paimon.engine import (
 )
 from lookupstore.tables.paimon.merge import Buckets, KeyMerge, ReplacedRows, sections
 from lookupstore.tables.paimon.merged_rows import MergedSection
-from lookupstore.tables.paimon.metadata import Metadata, PaimonFile, Place, Vector
+from lookupstore.tables.paimon.metadata import MAIN, Metadata, PaimonFile, Place, Vector
+from lookupstore.tables.paimon.opened import opened_table
 from lookupstore.tables.paimon.row_order import SYSTEM, LeveledFile, Section, SequenceOrder
 from lookupstore.tables.paimon.statistics import ColumnsOfStatistics, FileInManifest
 from lookupstore.tables.rows import snapshot_source
@@ -79,14 +80,16 @@ _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{}\\[\\]^]")
 _EPOCH = datetime.date(1970, 1, 1)
 
 
-def table_source(given: str | Location) -> Source:
+def table_source(given: Any) -> Source:
     """Return the rows of a Paimon table as the source of a store.
 
     Args:
-        given: Folder or URI of the table, for its newest snapshot.
+        given: Folder or URI of the table, for its newest snapshot; or a table of pypaimon, for the
+            snapshot that its options choose.
 
     Raises:
         FormatError: If the table has something that is not supported, which the error names.
+        ValueError: If the options of the table of pypaimon choose a snapshot that is not there.
         CorruptionError: If a metadata file is damaged.
         StaleStoreError: If a metadata file is gone.
         ImportError: If fastavro is not installed.
@@ -94,7 +97,7 @@ def table_source(given: str | Location) -> Source:
     return snapshot_source(table_snapshot(given))
 
 
-def table_snapshot(given: str | Location) -> Snapshot:
+def table_snapshot(given: Any) -> Snapshot:
     """Return the files of a Paimon table.
 
     Args:
@@ -102,7 +105,8 @@ def table_snapshot(given: str | Location) -> Snapshot:
 
     Raises the errors of `table_source`.
     """
-    return snapshot_at(Metadata(as_location(given)))
+    table = opened_table(given)
+    return snapshot_at(Metadata(table.location, table.number))
 
 
 def snapshot_at(metadata: Metadata) -> Snapshot:
@@ -120,13 +124,21 @@ class PaimonHistory:
     """A Paimon table at its newest snapshot, with its former ones.
 
     Args:
-        given: Folder or URI of the table.
+        given: Folder or URI of the table; or a table of pypaimon.
 
-    Raises the errors of `table_source`.
+    Raises:
+        ValueError: If the options of the table of pypaimon choose a snapshot.
+
+    Also raises the errors of `table_source`.
     """
 
-    def __init__(self, given: str | Location) -> None:
-        self._metadata = Metadata(as_location(given))
+    def __init__(self, given: Any) -> None:
+        table = opened_table(given)
+        if table.chosen_by:
+            raise ValueError(
+                f"table is open with {table.chosen_by}, and so never changes; open it without"
+            )
+        self._metadata = Metadata(table.location)
         #: The newest snapshot.
         self.newest: SnapshotMoment = SnapshotMoment(_Planner(self._metadata).snapshot())
 
@@ -143,7 +155,7 @@ class PaimonHistory:
         return SnapshotMoment(found)
 
 
-#: The history of a table of the format, by its folder or URI.
+#: The history of a table of the format, by its folder, URI or object.
 table_history = PaimonHistory
 
 
@@ -306,7 +318,7 @@ class _Planner:
         for name in schema.options:
             if _DEFAULT_VALUE.fullmatch(name):
                 raise self._error(f"the option {name!r}")
-        if str(schema.options.get("branch", "main")) not in ("main", self._metadata.branch):
+        if str(schema.options.get("branch", MAIN)) not in (MAIN, self._metadata.branch):
             raise self._error(f"the option 'branch' ({schema.options['branch']!r})")
         if schema.primary_keys and self._engine not in _ENGINES:
             raise self._error(f"the merge engine {self._engine!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import deltalake
@@ -14,6 +15,7 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from support.opened_paimon import FileStoreTable, stand_in
 from support.paimon_tables import PaimonTable
 
 from lookupstore.columnar import ColumnarFiles
@@ -222,9 +224,13 @@ def test_a_delta_table_is_a_dimension(
 
 
 def test_a_paimon_table_is_a_dimension(
-    spark: SparkSession, facts: DataFrame, dim: Path, tmp_path: Path
+    spark: SparkSession,
+    facts: DataFrame,
+    dim: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Executors merge the rows of a key that several files have."""
+    """Executors merge the rows of a key that several files have, and need no pypaimon."""
     fields = {"user": "BIGINT NOT NULL", "name": "STRING"}
     table = PaimonTable(tmp_path / "t", fields, ["user"], options={"bucket": "1"})
     users = pq.read_table(dim)["user"].cast(pa.int64()).to_pylist()
@@ -245,8 +251,19 @@ def test_a_paimon_table_is_a_dimension(
     wanted = [(row.n, row.user, names[row.user]) for row in facts.collect() if row.user in names]
     assert wanted
     assert rows_of(got) == sorted(wanted, key=repr)
-    with build_store(str(tmp_path / "t"), tmp_path / "store", key="user", spark=spark) as store:
-        assert {key: row["name"] for key, row in store.items()} == names
+    stand_in(monkeypatch)
+    io = SimpleNamespace(to_filesystem_path=str)
+    opened = FileStoreTable(str(tmp_path / "t"), SimpleNamespace(id=0, options={"bucket": "1"}), io)
+    assert rows_of(lookup_join(facts, opened, "user", "inner", refresh="1m")) == rows_of(got)
+    for given in (str(tmp_path / "t"), opened):
+        path = tmp_path / f"store of {type(given).__name__}"
+        with build_store(given, path, key="user", spark=spark) as store:
+            assert {key: row["name"] for key, row in store.items()} == names
+    first = opened.copy({"scan.snapshot-id": "1"})
+    old = lookup_join(facts, first, "user", "inner", columns=["name"])
+    assert {row.name for row in old.collect()} <= {f"old{one}" for one in users}
+    with pytest.raises(ValueError, match=r"opened with the option 'scan.snapshot-id'"):
+        lookup_join(facts, first, "user", refresh="per_batch")
 
 
 @pytest.mark.parametrize("how", HOWS)

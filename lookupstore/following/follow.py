@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from lookupstore.store.store import LookupStore
 from lookupstore.store.version_files import VersionName, located, read_newest
 
 _MEMORY = 1 << 30
+# Query type of an open Hudi table that reads all current rows.
+_SNAPSHOT = "snapshot"
 
 
 class FollowingStore(LookupStore):
@@ -129,8 +132,9 @@ def follow(
         table: Folder or URI of a Delta, Hudi or Paimon table, of an Iceberg table without a
             catalog, or of another store; the name of an Iceberg table in a catalog,
             `"iceberg:CATALOG.NAMESPACE.TABLE"`, with `.branch_NAME` at its end for a branch; an
-            open store; a `deltalake.DeltaTable`; or a table or scan of pyiceberg. The newest
-            version is followed, even if the object has an older one open.
+            open store or `lookupstore.hudi.HudiTable`; a `deltalake.DeltaTable`; a table or scan of
+            pyiceberg; or a `FileStoreTable` of pypaimon. The newest version is followed, even if
+            the object has an older one open.
         path: Folder, URI or location of the store. It is made if missing; otherwise it must be
             empty or a store that follows a table.
         key: Names of the key columns, which must be unique in each snapshot.
@@ -212,8 +216,22 @@ def follow(
 
 
 def followed(table: Any) -> Any:
-    """Return a table for a `Follower`; an open store stands for all of its versions."""
-    return table.location if isinstance(table, LookupStore) else table
+    """Return a table for a `Follower`: an open store or Hudi table is followed by its path.
+
+    Raises:
+        ValueError: If a Hudi table was opened to read only some of its rows.
+    """
+    if isinstance(table, LookupStore):
+        return table.location
+    hudi = sys.modules.get("lookupstore.hudi.table.table")
+    if hudi is None or not isinstance(table, hudi.HudiTable):
+        return table
+    if table.query_type != _SNAPSHOT:
+        raise ValueError(
+            f"table is open with query_type={table.query_type!r}, but all current rows are "
+            "followed; open it without query_type"
+        )
+    return table.location
 
 
 def recorded_follower(

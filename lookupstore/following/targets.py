@@ -159,8 +159,9 @@ def table_history(table: Any) -> TableHistory:
     if table_format is None:
         if not isinstance(table, (str, os.PathLike, Location)):
             raise TypeError(
-                f"table is {type_name(table)}; give {_TABLES}; an open store; a "
-                "deltalake.DeltaTable; or a table or scan of pyiceberg"
+                f"table is {type_name(table)}; give {_TABLES}; an open store or HudiTable; a "
+                "deltalake.DeltaTable; a table or scan of pyiceberg; or a FileStoreTable of "
+                "pypaimon"
             )
         path, location = path_of(table), _place(table)
         if list_names(location):

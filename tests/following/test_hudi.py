@@ -362,3 +362,18 @@ def test_partitions_that_the_condition_excludes_are_not_read(tmp_path: Path) -> 
         assert (rebuilt(store) or "").startswith("the filter has changed; ")
     with lookupstore.build(tmp_path / "t", tmp_path / "built", key="id", where="day = 1") as built:
         assert list(built) == [2, 3, 8]
+
+
+def test_an_open_table_is_followed_by_its_path(tmp_path: Path) -> None:
+    table = HudiTable.create(tmp_path / "t", pa.schema({"id": pa.int64()}), record_key="id")
+    table.insert(pa.table({"id": [1, 2]}))
+    store = follow(table, tmp_path / "s", key="id")
+    assert list(store) == [1, 2]
+    table.upsert(pa.table({"id": [5]}))
+    with lookupstore.open(tmp_path / "s") as opened:
+        newer = opened.sync()  # the path of the table is recorded
+    assert list(newer) == list(store.sync()) == [1, 2, 5]
+    assert rebuilt(newer) is None
+    some = HudiTable.open(tmp_path / "t", query_type="read_optimized")
+    with pytest.raises(ValueError, match=r"query_type='read_optimized'.*without query_type"):
+        follow(some, tmp_path / "s", key="id")

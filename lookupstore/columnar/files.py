@@ -183,6 +183,7 @@ class ColumnarFiles(FilesForPaimon):
             memory=memory,
             residency=residency,
             origin=found.origin,
+            listed=found.listed,
             commit=found.commit,
             where=where,
             latest_partition=latest_partition,
@@ -207,6 +208,7 @@ class ColumnarFiles(FilesForPaimon):
         memory: int,
         residency: Residency | None,
         origin: Origin,
+        listed: float,
         commit: str,
         where: Filter | None,
         latest_partition: str | None,
@@ -219,7 +221,7 @@ class ColumnarFiles(FilesForPaimon):
         self._published = published
         self._table = table
         self._rows_left = rows_left
-        self._follow(origin, commit, where, latest_partition)
+        self._follow(origin, listed, commit, where, latest_partition)
         residency = Residency() if residency is None else residency
         # Objects share them that look keys up in newer and newer files.
         self._owners = owners
@@ -256,6 +258,7 @@ class ColumnarFiles(FilesForPaimon):
             "published": _published(chosen.plans) if found.table is None else {},
             "rows_left": found.fingerprint,
             "residency": self._residency,
+            "listed": found.listed,
             "commit": found.commit,
             "rents": self._rents,
             "owners": self._owners,
@@ -285,6 +288,7 @@ class ColumnarFiles(FilesForPaimon):
             "memory": self._memory,
             "residency": None,
             "origin": self._origin,
+            "listed": self._listed,
             "commit": self._commit,
             "where": self._where,
             "latest_partition": self._latest_partition,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from lookupstore.columnar.evolution import agreeing_schema, common_schema
 from lookupstore.columnar.file_filter import FileFilter
+from lookupstore.columnar.listed_files import ListedFiles
 from lookupstore.columnar.source_file import SourceFile, source_files
 from lookupstore.columnar.table_files import (
     latest_files,
@@ -112,6 +114,8 @@ class NamedFiles:
         position_column: Name of the column of positions in lookup files, by which rows of a table
             are deleted. None: they need no such column.
         fingerprint: Text that changes whenever other rows of the files count.
+        listed: Time before the files at paths were listed, in seconds since 1970.
+        read: The files at paths without the condition, also those that it excludes.
     """
 
     uri: str
@@ -124,6 +128,8 @@ class NamedFiles:
     decided_by: Sequence[str] = ()
     position_column: str | None = None
     fingerprint: str = ""
+    listed: float = 0.0
+    read: Sequence[SourceFile] = ()
 
 
 def named_files(
@@ -136,6 +142,7 @@ def named_files(
     version: int | None = None,
     as_of: Any = None,
     storage_options: Mapping[str, Any] | None = None,
+    known: ListedFiles | None = None,
 ) -> NamedFiles:
     """Return the columnar files that a source names.
 
@@ -148,9 +155,11 @@ def named_files(
         version: Number of the version or snapshot of a table. None: that of the source.
         as_of: Time of the snapshot of a table. None: that of the source.
         storage_options: Options of the URIs.
+        known: Files at the paths that need not be read again. None: none are known.
 
     Raises the errors of `ColumnarFiles`.
     """
+    listed_at = time.time()
     table_format = library_format(source)
     if table_format is not None and storage_options is not None:
         raise ValueError(
@@ -173,17 +182,25 @@ def named_files(
         table_format = found.format if isinstance(found, FoundTable) else None
         raise no_commit_error("as_of" if version is None else "version", table_format, uri)
     if not isinstance(found, FoundTable):
-        files: Sequence[SourceFile] = source_files(found, latest_partition=latest_partition)
+        if known is not None:
+            found = known.without_young(found)
+        files: Sequence[SourceFile] = source_files(
+            found,
+            latest_partition=latest_partition,
+            known=None if known is None else known.as_it_was,
+        )
         those = [(file.uri, file.schema) for file in files]
-        known = f"the first one has [{listed(files[0].schema.names)}]"
-        named = NamedFiles(uri, common_schema(those, wanted), files, known, paths)
+        names = f"the first one has [{listed(files[0].schema.names)}]"
+        named = NamedFiles(
+            uri, common_schema(those, wanted), files, names, paths, listed=listed_at, read=files
+        )
         return named if where is None else _filtered(named, where, agreeing_schema(those))
     read = table_reader(TableFormat.HUDI).table_files
     schema, files = read(found.path, latest_partition=latest_partition)
     # In files that are older than a key column, that column is null in all rows.
     files = [file for file in files if set(key) <= set(file.schema.names)]
-    known = f"the table has [{listed(schema.names)}]"
-    named = NamedFiles(uri, schema, files, known, paths, table=found.format.value)
+    names = f"the table has [{listed(schema.names)}]"
+    named = NamedFiles(uri, schema, files, names, paths, table=found.format.value)
     return named if where is None else _filtered(named, where, schema)
 
 

@@ -342,6 +342,7 @@ def source_files(
     *,
     latest_partition: str | None = None,
     ranges_of: str | None = None,
+    known: Callable[[FoundFiles, fs.FileInfo], SourceFile | None] | None = None,
 ) -> list[SourceFile]:
     """Read the footers of columnar files.
 
@@ -352,6 +353,8 @@ def source_files(
             Default: all folders.
         ranges_of: Name of the column for which to return the ranges in row groups. Default: no
             ranges.
+        known: Function that returns a file whose footer need not be read, or None. Default: all are
+            read.
 
     Raises:
         ValueError: If there are no such folders.
@@ -374,10 +377,16 @@ def source_files(
         latest = latest_value(values, latest_partition, posixpath.dirname(wanted[0].info.path))
         wanted = [one for one, value in zip(wanted, values, strict=True) if value == latest]
     with ThreadPoolExecutor(min(_THREADS, len(wanted)), "lookupstore-footer") as pool:
-        files = list(pool.map(lambda one: _read(one, ranges_of), wanted))
+        kept = [None if known is None else known(one.found, one.info) for one in wanted]
+        unread = [one for one, file in zip(wanted, kept, strict=True) if file is None]
+        read = pool.map(lambda one: _read(one, ranges_of), unread)
+        files = [next(read) if file is None else file for file in kept]
     # Equal schemas become one object, which is pickled once.
     schemas = {file.schema: file.schema for file in files}
-    files = [replace(file, schema=schemas[file.schema]) for file in files]
+    files = [
+        file if schemas[file.schema] is file.schema else replace(file, schema=schemas[file.schema])
+        for file in files
+    ]
     return sorted(files, key=lambda file: file.path)
 
 

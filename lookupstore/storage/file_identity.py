@@ -100,6 +100,20 @@ class FileIdentity:
         known = zip(self.parts[:-1], other.parts[:-1], strict=True)
         return all(a == b or a in (None, "") or b in (None, "") for a, b in known)
 
+    def is_settled_at(self, seconds: float) -> bool:
+        """Return whether a listing shows each later change of a file that was read at a time.
+
+        Args:
+            seconds: Time of the reading, in seconds since 1970.
+
+        >>> FileIdentity("/a.parquet", 100, written=0, etag="1").is_settled_at(5.0)
+        False
+        """
+        if self.unsettled or self.inode is not None:
+            return not self.unsettled
+        latest = int(seconds * _SECOND_NS) - _COARSEST_NS - _CLOCKS_DIFFER_NS
+        return self.written is not None and self.written < latest
+
     def with_footer(self, footer: str) -> FileIdentity:
         """Return the identity with the hash of the file's footer."""
         return replace(self, footer=footer)

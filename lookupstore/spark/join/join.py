@@ -95,10 +95,13 @@ def lookup_join(
             micro-batch. A number of seconds, a timedelta or a text such as `"1m"`: the newest
             version at the last multiple of that time since 1970. All tasks of a query use the same
             version, even when Spark repeats them. The versions of a table are its commits (of a
-            Hudi table of version 8 or 9). Other columnar files have no versions. Default:
-            `per_batch` for a streaming DataFrame, if the dimension has versions; otherwise `never`.
+            Hudi table of version 8 or 9). Other columnar files have no versions: each Python worker
+            lists their paths at these times, and finds files that were added, removed or replaced.
+            Default: `per_batch` for a streaming DataFrame, but `never` for a Hudi table of version
+            6; otherwise `never`.
         max_staleness: Greatest age of the version when a query or micro-batch starts: a number of
-            seconds, a timedelta or a text such as `"1h"`. Default: any age.
+            seconds, a timedelta or a text such as `"1h"`. The age of columnar files is that of the
+            newest one. Default: any age.
         on_miss: Handling of facts with a missing key that has no nulls. `null` keeps them in a left
             join, `drop` never keeps them, and `raise` fails the query with `MissingKeyError`.
             `("retry", attempts, delay)` looks them up again in the newest version, up to `attempts`
@@ -231,9 +234,10 @@ def _following(asked: LookupJoin, dimension: Dimension, facts: DataFrame) -> Loo
         state = "the commit of now"
         if isinstance(dimension, LookupStore):
             state = f"version {dimension.version}"
-        elif isinstance(dimension, ColumnarFiles) and not dimension.has_commits:
-            remedy = "call lookup_join in foreachBatch"
+        elif isinstance(dimension, ColumnarFiles) and dimension.is_listed:
             state = "the files as they are now"
+        elif isinstance(dimension, ColumnarFiles) and not dimension.has_commits:
+            remedy = "pass the path of the table"
         elif isinstance(dimension, ColumnarFiles) and asked.refresh is None:
             remedy = "open it without version and as_of, and in a catalog that executors reach"
         warnings.warn(
@@ -249,7 +253,7 @@ def _has_versions(dimension: Dimension) -> bool:
     if isinstance(dimension, LookupStore):
         return True
     if isinstance(dimension, ColumnarFiles) and not dimension.has_commits:
-        return False
+        return dimension.is_listed
     try:
         dimension.position_at(datetime.now(timezone.utc))
     except (FormatError, ValueError):  # such as a table of version 6

@@ -252,20 +252,21 @@ def _check_versionless(store: AsPlanned, freshness: Freshness, miss: object) -> 
     Raises ValueError if one does, FormatError, and the errors of `position_at`.
     """
     if isinstance(store, ColumnarFiles):
+        if store.is_listed:
+            return
         if store.has_commits:
             if freshness.every is not None or isinstance(miss, Retry):
                 store.position_at(datetime.now(timezone.utc))
             return
         if freshness.needs_moment:
             raise ValueError(
-                "refresh and max_staleness are for stores and tables, which have versions; "
-                "columnar files are read as they are when lookup_join is called: call it in "
-                "foreachBatch, or build a store of them"
+                f"refresh and max_staleness are not for ColumnarFiles of a {store.table_format}; "
+                "pass the path of the table, or a TableLookup"
             )
         if isinstance(miss, Retry):
             raise ValueError(
-                "on_miss is 'retry', which looks in newer versions of a store; for columnar files "
-                "give 'null', 'drop' or 'raise', or build a store of them"
+                f"on_miss is 'retry', which is not for ColumnarFiles of a {store.table_format}; "
+                "pass the path of the table, or a TableLookup"
             )
         return
     if freshness.max_staleness is not None:

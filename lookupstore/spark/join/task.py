@@ -9,14 +9,14 @@ import weakref
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from lookupstore.arrow.fitting import is_kindred
 from lookupstore.arrow.types import plain_type
-from lookupstore.errors import StaleStoreError
+from lookupstore.errors import CorruptionError, FormatError, StaleStoreError
 from lookupstore.filters.row_filter import RowFilter
 from lookupstore.hostcache import stats
 from lookupstore.hostcache.counts import Counts
@@ -181,18 +181,43 @@ class Task:
         freshness = self._lookup.freshness
         if freshness.every is None:
             table = _kept(planned)
+        elif _is_listed(planned):
+            table = self._files_at(planned, freshness.looked_at(moment))
         else:
             table = self._table_at(planned, freshness.looked_at(moment))
         if freshness.max_staleness is not None:
+            of_files = _is_listed(table)
+            remedy = "write the files again" if of_files else "commit to the table"
             committed = table.committed_at()
             if committed is None:
+                lacking = "no file" if of_files else "no commit"
                 raise StaleStoreError(
-                    f"{table.path}: it has no commit with a time, so its age is unknown; commit "
-                    "to the table, or leave out max_staleness"
+                    f"{table.path}: it has {lacking} with a time, so its age is unknown; {remedy}, "
+                    "or leave out max_staleness"
                 )
-            what = f"{table.path}: its newest commit was made"
-            freshness.check_age(what, committed, moment, "commit to the table")
+            newest = "file was written" if of_files else "commit was made"
+            what = f"{table.path}: its newest {newest}"
+            freshness.check_age(what, committed, moment, remedy)
         return table
+
+    def _files_at(self, planned: ColumnarFiles, moment: float) -> ColumnarFiles:
+        """Return lookups in the files that are at the paths, listed once for each moment."""
+        seen = _seen_files(planned)
+        if seen.moment is not None and seen.moment >= moment:
+            return seen.files
+        before = datetime.fromtimestamp(moment - planned.settle_seconds, timezone.utc)
+        try:
+            newer = seen.files.listed_before(before)
+        except (OSError, CorruptionError, FormatError) as error:
+            _log.warning("%s: could not check for newer files: %s", planned.path, error)
+            self.count(failed_refreshes=1)
+            return seen.files
+        self.count(refreshes=1)
+        if newer is not seen.files:
+            # Lookup files of files that are gone can be evicted.
+            files_of(seen.files).release()
+        seen.moment, seen.files = moment, newer
+        return newer
 
     def _table_at(self, planned: AsPlanned, moment: float) -> AsPlanned:
         """Return the table as of the newest commit that was completed before a moment."""
@@ -335,6 +360,32 @@ def _names() -> tuple[str, str]:
 def _kept(planned: AsPlanned) -> AsPlanned:
     """Return the first of equal objects, which has its lookup files open."""
     return planned
+
+
+def _is_listed(planned: AsPlanned) -> TypeGuard[ColumnarFiles]:
+    """Return whether a dimension is files at paths, which belong to no table."""
+    from lookupstore.columnar import ColumnarFiles
+
+    return isinstance(planned, ColumnarFiles) and planned.is_listed
+
+
+@dataclass
+class _SeenFiles:
+    """The newest files at some paths that this process has found.
+
+    Attributes:
+        files: Lookups in the files.
+        moment: Latest moment for which they were listed. None: they are as planned.
+    """
+
+    files: ColumnarFiles
+    moment: float | None = None
+
+
+@functools.lru_cache(maxsize=STORES_KEPT)
+def _seen_files(planned: ColumnarFiles) -> _SeenFiles:
+    """Return what this process has found at some paths, once per process."""
+    return _SeenFiles(planned)
 
 
 @dataclass

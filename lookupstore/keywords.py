@@ -4,6 +4,7 @@
 too many positional ones or too few say what to write instead, and `with_init_advice` those of a
 class.
 `shows_init` shows the arguments of a class.
+`KEY_ADVICE`, `WHERE_ADVICE` and `JOIN_ADVICE` name the arguments that other tools call otherwise.
 `column_names` checks names of columns. `ABSENT` is the value of an argument that was not given: an
 option that can also be set elsewhere counts if the caller wrote it, even with the default value.
 """
@@ -31,6 +32,18 @@ class _Absence(enum.Enum):
         return "ABSENT"
 
 
+#: What to write instead of names that other tools have for the key, and for a condition on rows.
+KEY_ADVICE = dict.fromkeys(("keys", "on", "by", "primary_key", "record_key"), "give key=")
+WHERE_ADVICE = dict.fromkeys(("filter", "filters", "condition"), "give where=")
+#: What to write instead of names that other tools have for the arguments of a join.
+JOIN_ADVICE = {
+    **dict.fromkeys(("key", "keys", "by"), "give on="),
+    **dict.fromkeys(
+        ("left_on", "right_on"), "give on=, as a dict from column of the rows to key column"
+    ),
+    **dict.fromkeys(("suffix", "suffixes"), "give prefix= for the columns that are added"),
+    "indicator": "give found=, the name of a column that is true where the key was found",
+}
 #: Type of an argument that was not given.
 Absent = Literal[_Absence.ABSENT]
 ABSENT: Final = _Absence.ABSENT

@@ -29,6 +29,7 @@ from lookupstore.builder.data_files import (
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
 from lookupstore.filters import Filter
 from lookupstore.filters.row_filter import row_filter
+from lookupstore.keywords import KEY_ADVICE, WHERE_ADVICE, with_advice
 from lookupstore.progress import progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import made_ahead, threads_of
@@ -52,6 +53,12 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _log = logging.getLogger(__name__)
 
 
+@with_advice({
+    **KEY_ADVICE,
+    **WHERE_ADVICE,
+    "follow": "call lookupstore.follow(TABLE, PATH, key=...)",
+    "mode": "give overwrite=True to replace a store",
+}.get)  # fmt: skip
 def build(
     source: Any,
     path: str | os.PathLike[str] | Location,

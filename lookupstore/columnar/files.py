@@ -36,7 +36,7 @@ from lookupstore.errors import DuplicateKeyError, FormatError
 from lookupstore.filters import Filter
 from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.schema import KeySchema
-from lookupstore.keywords import column_names
+from lookupstore.keywords import KEY_ADVICE, WHERE_ADVICE, column_names, with_init_advice
 from lookupstore.progress import Advance, progress_bars
 from lookupstore.quantities import Size, bytes_of, counted
 from lookupstore.rows.schema import RowSchema
@@ -57,6 +57,7 @@ _RULES: tuple[Rule, ...] = ("error", "first", "last")
 _log = logging.getLogger(__name__)
 
 
+@with_init_advice({**KEY_ADVICE, **WHERE_ADVICE}.get)
 class ColumnarFiles(FilesForPaimon):
     """Lookups in Parquet or ORC files, without building a store.
 

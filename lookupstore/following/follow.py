@@ -14,6 +14,7 @@ from lookupstore.builder.in_process import existing_folder
 from lookupstore.filters import Filter
 from lookupstore.following.follower import Follower
 from lookupstore.following.recorded import filter_of
+from lookupstore.keywords import KEY_ADVICE, WHERE_ADVICE, with_advice
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import threads_of
 from lookupstore.sorting.runs import MIN_MEMORY
@@ -92,6 +93,7 @@ class FollowingStore(LookupStore):
         return FollowingStore(self._follower, version)
 
 
+@with_advice({**KEY_ADVICE, **WHERE_ADVICE}.get)
 def follow(
     table: Any,
     path: str | os.PathLike[str] | Location,

@@ -24,7 +24,7 @@ from lookupstore.keys.arguments import Column
 from lookupstore.keys.facts import facts_of, mapped
 from lookupstore.keys.joins import Join, On, check_adds_nothing, how_of, look_up_all
 from lookupstore.keys.schema import KeySchema
-from lookupstore.keywords import keyword_only
+from lookupstore.keywords import JOIN_ADVICE, keyword_only, with_advice
 
 if TYPE_CHECKING:  # in typing since Python 3.11
     from typing_extensions import Self
@@ -166,6 +166,7 @@ class Lookups(ArrowRows):
         table = pa.table({mark: present})
         return table if found else table.select([])
 
+    @with_advice(JOIN_ADVICE.get)
     def join(
         self,
         rows: R,

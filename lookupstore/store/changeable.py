@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 UPSERT_ADVICE: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("delete", "keys"), "give the keys to delete as deletes="),
+        **dict.fromkeys(("key", "on"), "leave it out: the store records its key"),
         "missing": "give rule='partial', which keeps the values of columns that are missing",
         "ordering": "give sequence=, the value column in which newer rows have greater values",
     }

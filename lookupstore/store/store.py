@@ -16,6 +16,7 @@ from lookupstore.hostcache.cache import Residency
 from lookupstore.keys.arguments import encode_keys
 from lookupstore.keys.lookups import value_columns
 from lookupstore.keys.schema import KeySchema
+from lookupstore.keywords import with_advice
 from lookupstore.progress import not_shown, progress_bars
 from lookupstore.quantities import Duration, Size, bytes_of, counted, seconds_of
 from lookupstore.rows._codec import BadRowError
@@ -54,6 +55,10 @@ EACH = 4
 _log = logging.getLogger(__name__)
 
 
+@with_advice({
+    "mode": "leave it out: a store is open for lookups, and lookupstore.upsert changes it",
+    "key": "leave it out: a store records its key; for Parquet, use lookupstore.ColumnarFiles",
+}.get)  # fmt: skip
 def open(
     path: str | os.PathLike[str] | Location,
     *,
@@ -425,6 +430,7 @@ class LookupStore(PointLookups, ChangeableStore):
         """Describe the store."""
         return info_of(version_of(self))
 
+    @with_advice({"timeout": "give seconds="}.get)
     def warm(
         self,
         *,

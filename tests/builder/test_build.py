@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import itertools
 import json
 import logging
@@ -16,6 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -29,8 +31,10 @@ from hypothesis import strategies as st
 from pyarrow import orc
 from support.remote import Remote
 
+import lookupstore
 from lookupstore.builder.in_process import build
 from lookupstore.builder.plan import plan_build
+from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import CommitUnknownError, FormatError
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.opening import open_source
@@ -1177,3 +1181,33 @@ def test_a_field_of_a_struct_is_no_column_and_the_remedy_makes_one(tmp_path):
         assert store.get("02134") == {"id": 1, "place": {"zip": "02134"}}
     with pytest.raises(KeyError, match=r"no column 'id\.x'; did you mean 'id'"):
         build(nested, tmp_path / "t", key="id.x")
+
+
+def test_arguments_of_other_tools_are_errors_with_ours(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "v": [2]})
+    parquet, path = tmp_path / "a.parquet", tmp_path / "s"
+    pq.write_table(rows, parquet)
+    with lookupstore.build(rows, path, key="id") as store:
+        calls: tuple[tuple[str, Any, dict[str, Any]], ...] = (
+            ("give key=", lookupstore.build, {"source": rows, "path": path, "on": "id"}),
+            ("give key=", lookupstore.follow, {"table": "t", "path": path, "keys": "id"}),
+            ("give key=", ColumnarFiles, {"source": parquet, "primary_key": "id"}),
+            ("give where=", ColumnarFiles, {"source": parquet, "key": "id", "filter": "v > 1"}),
+            ("give where=", lookupstore.build, {"source": rows, "path": path, "filters": "v > 1"}),
+            (r"call lookupstore\.follow\(", lookupstore.build, {"source": rows, "follow": True}),
+            ("give overwrite=True", lookupstore.build, {"source": rows, "mode": "overwrite"}),
+            ("did you mean 'columns'", lookupstore.build, {"source": rows, "colums": ["v"]}),
+            ("leave it out", lookupstore.open, {"path": path, "key": "id"}),
+            ("leave it out", lookupstore.upsert, {"path": path, "key": "id"}),
+            ("give on=", store.join, {"rows": rows, "key": "id"}),
+            ("give on=, as a dict", store.join, {"rows": rows, "left_on": "id"}),
+            ("give prefix=", store.join, {"rows": rows, "on": "id", "suffixes": ("", "_r")}),
+            ("did you mean 'seconds'", store.warm, {"second": 1}),
+        )
+        for said, call, given in calls:
+            with pytest.raises(TypeError, match=f" has no argument '.*{said}"):
+                call(**given)
+        with pytest.raises(TypeError, match=r"^build takes 2 .* found 3; call build\(source, pa"):
+            lookupstore.build(rows, path, "id")  # type: ignore[call-arg, misc]
+        assert "kwargs" not in inspect.signature(lookupstore.build).parameters
+        assert [*inspect.signature(ColumnarFiles).parameters][:2] == ["source", "key"]

@@ -18,6 +18,7 @@ from lookupstore.filters import Filter
 from lookupstore.following.follow import FollowingStore, followed
 from lookupstore.following.follower import ONE_ROW, Follower
 from lookupstore.following.targets import Target
+from lookupstore.keywords import KEY_ADVICE, WHERE_ADVICE, with_advice
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import threads_of
 from lookupstore.sorting.runs import MIN_MEMORY
@@ -35,6 +36,7 @@ from lookupstore.store.new_version import NewVersion
 from lookupstore.store.version_files import VersionName, located
 
 
+@with_advice({**KEY_ADVICE, **WHERE_ADVICE}.get)
 def follow(
     table: Any,
     path: str | os.PathLike[str] | Location,

@@ -18,6 +18,7 @@ from lookupstore.columnar.lookup_file import Mode
 from lookupstore.errors import FormatError
 from lookupstore.filters import Filter
 from lookupstore.keys.joins import how_of, name_pairs
+from lookupstore.keywords import JOIN_ADVICE, WHERE_ADVICE, with_advice
 from lookupstore.quantities import Duration
 from lookupstore.source.argument_names import as_argument
 from lookupstore.source.table_objects import library_format
@@ -38,9 +39,10 @@ if TYPE_CHECKING:  # joins with stores need nothing of Hudi
     from lookupstore.hudi import HudiTable, TableLookup
 
 # Number of calls between a warning and the caller of `lookup_join`.
-_CALLER = 6
+_CALLER = 7
 
 
+@with_advice({**JOIN_ADVICE, **WHERE_ADVICE}.get)
 def lookup_join(
     df: DataFrame,
     store: JoinedWith,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import operator
 import random
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from lookupstore.columnar import ColumnarFiles
 from lookupstore.errors import CorruptionError
 from lookupstore.filters.row_filter import RowFilter, row_filter
 from lookupstore.source.opening import open_source
+from lookupstore.source.skipping import StatisticsFilter, constant_statistics
 from lookupstore.source.source import where_rows
 
 GROUP = 100
@@ -123,6 +125,21 @@ def test_folders_are_not_read_if_their_values_rule_them_out(tmp_path: Path) -> N
     assert found.to_pylist() == [
         {"id": 3, "name": "n3", "day": datetime.date(2024, 1, 1)}
     ]  # fmt: skip
+
+
+def test_a_value_of_all_rows_that_is_nan_or_null() -> None:
+    columns = pa.schema({"x": pa.float64()})
+    values = [pa.scalar(one, pa.float64()) for one in (math.nan, None, 1.0)]
+    known = [{"x": constant_statistics(one, 3)} for one in values]
+
+    def may_match(expression: pc.Expression) -> list[bool]:
+        by_statistics = StatisticsFilter(RowFilter(expression, ("x",)), columns)
+        return by_statistics.may_match(known, [3, 3, 3]).tolist()
+
+    x = pc.field("x")
+    assert may_match(x.isin([math.nan])) == [True, False, False]
+    assert may_match(x != 2) == [True, False, True]
+    assert may_match(x.is_null()) == [False, True, False]
 
 
 def by_arrow(rows: pa.Table, path: Path) -> None:

@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.table import Table as IcebergTable
+from support.delta_tables import with_deleted
 from support.histories.delta import DeltaHistory
 from support.histories.delta_log import DeltaLogHistory
 from support.histories.iceberg import IcebergHistory
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
-from lookupstore.errors import StaleStoreError
+from lookupstore.errors import CorruptionError, StaleStoreError
 from lookupstore.tables import delta
 from lookupstore.tables.iceberg import planner as iceberg
 from lookupstore.tables.paimon import planner as paimon
@@ -170,8 +171,27 @@ def test_a_store_that_follows_reads_no_file_that_is_ruled_out(
     path_of_rows(tmp_path / "t", 900).unlink()
     store = store.sync()
     assert list(store) == [*range(50, 100), *range(400, 450)]
+    assert "rebuilt" not in store.info().follows
     append(rows_from(300))
     assert len(store.sync()) == 200
+
+
+def test_deleted_rows_behind_row_groups_that_are_ruled_out(tmp_path: Path) -> None:
+    groups = deltalake.WriterProperties(max_row_group_size=100)
+    rows = pa.table({"id": range(400)})
+    for name in "tu":
+        deltalake.write_deltalake(tmp_path / name, rows, writer_properties=groups)
+    with_deleted(tmp_path / "t", [5, 201, 399])
+    given = str(tmp_path / "t")
+    (file,) = deltalake.DeltaTable(given).file_uris()
+    assert pq.read_metadata(file.removeprefix("file://")).num_row_groups == 4
+    with lookupstore.build(
+        given, tmp_path / "s", key="id", where="id between 200 and 203"
+    ) as store:
+        assert list(store) == [200, 202, 203]
+    with_deleted(tmp_path / "u", [400], claimed=500)
+    with pytest.raises(CorruptionError, match="at least 401 rows"):
+        lookupstore.build(tmp_path / "u", tmp_path / "w", key="id", where="id = 1")
 
 
 def test_rows_of_files_that_are_ruled_out_still_replace_others(

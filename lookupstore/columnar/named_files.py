@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import compress
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -16,6 +13,7 @@ import pyarrow as pa
 from lookupstore.columnar.evolution import agreeing_schema, common_schema
 from lookupstore.columnar.file_filter import FileFilter
 from lookupstore.columnar.listed_files import ListedFiles
+from lookupstore.columnar.ruled_out import that_may_match
 from lookupstore.columnar.source_file import SourceFile, source_files
 from lookupstore.columnar.table_files import (
     latest_files,
@@ -25,20 +23,14 @@ from lookupstore.columnar.table_files import (
 )
 from lookupstore.errors import listed
 from lookupstore.filters import Filter
-from lookupstore.filters.constants import which_may_match
 from lookupstore.filters.row_filter import row_filter
-from lookupstore.parquet.footer import read_footer
 from lookupstore.source.search import FoundTable, Path, find_source, path_of, shown_path
-from lookupstore.source.skipping import StatisticsFilter
 from lookupstore.source.table_folders import TableFormat
 from lookupstore.source.table_objects import library_format, no_commit_error
 from lookupstore.source.table_readers import READABLE, table_commits, table_reader
 from lookupstore.storage.location import Location
 from lookupstore.storage.storage_options import paths_with_options
 from lookupstore.tables.commits import TableCommits
-
-# Number of footers that are read at a time.
-_THREADS = 16
 
 Given = str | os.PathLike[str] | Location | Sequence[str | os.PathLike[str] | Location] | Any
 
@@ -213,40 +205,14 @@ def _filtered(named: NamedFiles, where: Filter, columns: pa.Schema) -> NamedFile
         columns: Columns that it may name.
     """
     condition = row_filter(where, columns)
-    constants = [
-        {name: pa.scalar(value, file.schema.field(name).type) for name, value in file.constants}
-        for file in named.files
-    ]
-    may_match = which_may_match(condition, columns, constants)
-    some = [*compress(named.files, may_match)]
-    by_statistics = StatisticsFilter(condition, columns)
-    with ThreadPoolExecutor(_THREADS, "lookupstore-footer") as pool:
-        have_rows = [*pool.map(partial(_may_have_rows, by_statistics=by_statistics), some)]
     chosen = FileFilter(condition, pa.schema([columns.field(name) for name in condition.names]))
+    files = that_may_match(named.files, condition, columns)
     return replace(
         named,
-        files=[replace(file, filter=chosen) for file in compress(some, have_rows)],
+        files=[replace(file, filter=chosen) for file in files],
         decided_by=condition.names,
         fingerprint=chosen.identity,
     )
-
-
-def _may_have_rows(file: SourceFile, by_statistics: StatisticsFilter) -> bool:
-    """Return whether some rows of a file may meet a condition, by the statistics in its footer."""
-    if file.file_format != "parquet" or not by_statistics.columns.names:
-        return True
-    with file.reading(), file.open() as handle:
-        footer = read_footer(handle, file.uri)
-    there = {name: name for name in by_statistics.columns.names if name in file.schema.names}
-    values = {
-        field.name: pa.scalar(None, field.type)
-        for field in by_statistics.columns
-        if field.name not in there
-    }
-    for name, value in file.constants:
-        if name in there:
-            values[name] = pa.scalar(value, file.schema.field(name).type)
-    return any(by_statistics.groups(footer, there, values).are_read)
 
 
 def given_paths(source: object, argument: str = "source") -> list[Path]:

@@ -15,7 +15,7 @@ import pytest
 from support.object_store import BUCKET, pandas_names, writable_object_store
 
 from lookupstore import CorruptionError, StaleStoreError
-from lookupstore.columnar import ColumnarFiles, source_file
+from lookupstore.columnar import ColumnarFiles, ruled_out, source_file
 from lookupstore.storage import file_identity
 from lookupstore.storage.file_identity import FileIdentity
 
@@ -127,6 +127,29 @@ def test_the_latest_partition_and_the_condition_are_chosen_again(folder: Folder)
     assert folder.read() == ["days/day=3/0.parquet"] * 3
     assert some.listed_before(NOW) is some
     assert folder.read() == []
+
+
+def test_footers_decide_once_about_a_condition(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    decide = ruled_out._may_match
+    monkeypatch.setattr(
+        ruled_out,
+        "_may_match",
+        lambda file, by_statistics: asked.append(file.uri[-1]) or decide(file, by_statistics),
+    )
+    for number in range(3):
+        folder.write(f"files/a{number}", {number: number})
+    files = ColumnarFiles(folder.path / "files", key="id", where="v > 0")
+    assert files.num_files == 2
+    assert sorted(asked) == ["0", "1", "2"]
+    asked.clear()
+    assert files.listed_before(NOW) is files
+    folder.write("files/a0", {7: 7}, age=50)
+    folder.write("files/a3", {8: 0})
+    assert answers(files.listed_before(NOW)) == {1: 1, 2: 2, 7: 7}
+    assert sorted(asked) == ["0", "3"]
 
 
 def test_other_columns_are_stale(folder: Folder) -> None:

@@ -69,7 +69,7 @@ class Users:
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Warm the store before the first request, and follow it while the process runs."""
     if not hasattr(app.state, "users"):
-        raise SystemExit("set USERS to the folder or URI of a store, such as users.store")
+        raise SystemExit("set the environment variable USERS to the folder or URI of a store")
     users: Users = app.state.users
     await asyncio.to_thread(users.store.warm, seconds=10)
     follower = asyncio.create_task(users.follow())

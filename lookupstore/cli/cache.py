@@ -16,8 +16,8 @@ from lookupstore.quantities import counted, seconds_of, size_text
 @click.command()
 @click.option("--clear", is_flag=True, help="Remove the files that no process has open.")
 @click.option("--unused-for", default="0", metavar="TIME",
-              help="Only files not opened for this time, such as 7d; a number alone is "
-                   "seconds (default: all).")  # fmt: skip
+              help="Only files not opened for this time, such as 7d, or for a number "
+                   "of seconds (default: all).")  # fmt: skip
 @output_option("table", "json")
 def cache(clear: bool, unused_for: str, output: str) -> None:
     """Print what the cache folder of this host holds, or clear it.

@@ -68,7 +68,7 @@ def write_rows(
     output: str,
     telling: Collection[str] = (),
 ) -> None:
-    """Print rows as a table, JSON, CSV, with tabs or as a stream of Arrow IPC.
+    """Print rows as a table, JSON, CSV, TSV or a stream of Arrow IPC.
 
     If a terminal is too narrow for the columns of a few rows next to each other, a table has them
     one below the other. Bytes are ``0x`` and hex digits in JSON and CSV, UUIDs have dashes, as the
@@ -117,7 +117,7 @@ class _TerminalFile(io.RawIOBase):
     """A text file for the terminal, whose lines stay single lines.
 
     Args:
-        plain: Characters of lines that are not escaped.
+        plain: Control characters that are printed as they are; others are escaped.
     """
 
     def __init__(self, plain: str) -> None:

@@ -81,7 +81,7 @@ def info(path: str, output: str, **what: Any) -> None:
 def verify(path: str, output: str, **what: Any) -> int:
     """Read every byte of a store, file or Hudi table and check it.
 
-    Of a store, this is the current version, or --version N.
+    For a store, this checks the current version, or --version N.
     With --key, columnar files and their lookup files on this host are compared with each other.
     'lookupstore get --help' says what STORE_OR_FILE may be.
     """
@@ -144,7 +144,7 @@ def _of_table(verb: str) -> click.Command:
     "--store",
     type=PLACE,
     metavar="PATH",
-    help="Only lookups in this store, table or file, a path, URI or name in a catalog.",
+    help="Only lookups in this store, table or file: its path, URI or name in a catalog.",
 )
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N",
               help="Show the N most recent queries.")  # fmt: skip

@@ -245,8 +245,8 @@ class FollowedFiles(PlannedFiles[OpenFiles]):
     def committed_at(self) -> float | None:
         """Return the time of the commit that this object reads, in seconds since 1970.
 
-        Of files at paths, it is the time at which the newest of them was written. None: It is not
-        recorded, or not any more.
+        For files at paths, it is the time at which the newest file was written. None: The time is
+        not recorded, or no longer.
 
         Raises:
             ValueError: If the files are those of a table without commits.

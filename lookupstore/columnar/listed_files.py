@@ -1,4 +1,4 @@
-"""Files at paths that are listed again: which are as they were, and which are read.
+"""Find which files at some paths are as an earlier listing found them.
 
 A listing has sizes and times. Only files that differ in them, or that are new, are opened.
 """

@@ -16,7 +16,7 @@ from lookupstore.parquet.footer import read_footer
 from lookupstore.source.skipping import StatisticsFilter
 from lookupstore.tables.recently_read import RecentlyRead
 
-# Number of footers that are read at a time, and of answers that are kept.
+# Number of footers that are read at a time, and most answers that are kept.
 _THREADS = 16
 _MOST_KEPT = 100_000
 

@@ -230,8 +230,8 @@ def followed(table: Any) -> Any:
         return table
     if table.query_type != _SNAPSHOT:
         raise ValueError(
-            f"table is open with query_type={table.query_type!r}, but all current rows are "
-            "followed; open it without query_type"
+            f"table is open with query_type={table.query_type!r}, but follow needs all current "
+            "rows; open it without query_type"
         )
     return table.location
 

@@ -332,7 +332,7 @@ def _former(location: Location, current: Manifest, target: Target) -> TableMomen
     is_copy = has.table == wanted.table and all(map(_is_folder, (has.place, wanted.place)))
     if is_elsewhere and (is_copy or has.table != wanted.table):
         which = "the table at" if is_copy else "another table,"
-        moved = ", also if the table was moved" if is_copy else ""
+        moved = ", for example if the table was moved" if is_copy else ""
         raise FileExistsError(
             f"{location.uri}: there is already a store, which follows {which} {has.place}; give "
             f"each table its own store, or pass overwrite=True to replace it{moved}"

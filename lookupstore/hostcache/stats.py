@@ -37,8 +37,8 @@ class QueryStats:
         application: Application that ran the query, such as Spark's application id.
         query: Name of the query in that application, such as `execution 7` or `batch 3`.
         store: Path or URI of the store, table or files.
-        version: Number of the version that answered: of a table, of its version or snapshot, and of
-            a Hudi table the time of its commit. None: columnar files have no version.
+        version: Version of the store or Delta table that answered; the snapshot of an Iceberg or
+            Paimon table; or the commit of a Hudi table. None: columnar files have no version.
         last: Time at which the last task ended, in seconds since 1970.
         counts: Sums over the tasks.
     """
@@ -60,8 +60,8 @@ _CREATE = (
     "CREATE TABLE IF NOT EXISTS task (ended REAL NOT NULL, application TEXT NOT NULL, "
     "query TEXT NOT NULL, store TEXT NOT NULL, version INTEGER NOT NULL)"
 )
-# The version of files without one: tables of earlier programs allow no null, and 0 is a version of
-# Delta tables.
+# What is stored if there is no version: the column allows no null, and 0 is a version of Delta
+# tables.
 _NO_VERSION = ""
 _COLUMNS = ["ended", "application", "query", "store", "version", *NAMES]
 

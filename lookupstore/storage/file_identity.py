@@ -101,7 +101,7 @@ class FileIdentity:
         return all(a == b or a in (None, "") or b in (None, "") for a, b in known)
 
     def is_settled_at(self, seconds: float) -> bool:
-        """Return whether a listing shows each later change of a file that was read at a time.
+        """Return whether a listing shows every change of the file since it was read.
 
         Args:
             seconds: Time of the reading, in seconds since 1970.

@@ -1,7 +1,7 @@
 """The planner of Delta tables, by `deltalake`.
 
 `deltalake` reads the log of the table: its files, their partition values, and which of their rows
-are deleted. It reads the deleted rows of all files at once, which are packed until they are needed.
+are deleted. It reads the deleted rows of all files at once; they are packed until they are needed.
 
 Source: "Delta Transaction Log Protocol": add files, deletion vectors, column mapping, partition
 value serialization.

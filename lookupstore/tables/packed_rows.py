@@ -1,4 +1,4 @@
-"""The deleted rows of a data file, packed as long as they are not needed."""
+"""The deleted rows of a data file, packed until they are needed."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ class RecordedStatistics(Protocol):
     def of(self, name: str) -> ColumnStatistics | None:
         """Return the statistics of a column of the table. None: unknown.
 
-        Bounds are those of all rows in the file, deleted ones included, and may be wider. The
-        number of nulls is 0, the number of the rows, or one between that may be wrong.
+        Bounds are those of all rows in the file, deleted ones included, and may be wider. A number
+        of nulls other than 0 and the number of rows may be wrong.
 
         Args:
             name: Name of the column.
@@ -194,7 +194,7 @@ class TableFile:
 
     @property
     def to_read(self) -> TableFile:
-        """Return the file without statistics, which other processes then need not be sent."""
+        """Return the file without statistics, which are not sent to other processes."""
         return replace(self, statistics=None)
 
     @property
@@ -288,8 +288,7 @@ class Snapshot:
     def files_to_read(self) -> tuple[TableFile, ...]:
         """Return the data files that may have rows which meet the filter, by their statistics.
 
-        The other snapshots of a table, which a reader may not have looked at with statistics, have
-        the same `files`.
+        `files` keeps the other ones, so that snapshots with and without statistics can be compared.
         """
         if self.by_statistics is None:
             return self.files

@@ -6,6 +6,7 @@ attributes stands for its table: see `support.opened_paimon`.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import lookupstore
 from lookupstore import FormatError
 from lookupstore.columnar import ColumnarFiles
 
-# pypaimon asks a newer pyarrow in an old way.
+# pypaimon passes an argument that newer versions of pyarrow deprecate.
 pytestmark = pytest.mark.filterwarnings("ignore:.*null_placement.*:FutureWarning")
 
 OLD, NEW = {1: "a1", 2: "a2"}, {1: "a1", 2: "b2", 3: "b3"}
@@ -103,6 +104,9 @@ def test_options_that_are_not_known_are_refused_by_name(opened: Opened, tmp_path
         found(opened.table(**{"scan.snapshot-id": "7"}))
     with pytest.raises(ValueError, match=r"'scan.tag-name' \('v2'\), but has 'v1'; open it"):
         found(opened.table(**{"scan.tag-name": "v2"}))
+    shutil.rmtree(opened.folder / "tag")
+    with pytest.raises(ValueError, match=r"\('v2'\), but has none; open it without this option"):
+        found(opened.table(**{"scan.tag-name": "v2"}))
 
 
 def test_a_branch_is_read_where_it_is(opened: Opened, tmp_path: Path) -> None:
@@ -129,7 +133,7 @@ def test_a_store_follows_the_table(opened: Opened, tmp_path: Path) -> None:
 def test_file_systems_and_catalogs_of_pypaimon_are_refused(opened: Opened, tmp_path: Path) -> None:
     table = opened.table()
     table.catalog_environment.supports_version_management = True
-    with pytest.raises(FormatError, match="a catalog that keeps its snapshots, which is not supp"):
+    with pytest.raises(FormatError, match="uses a REST catalog, which is not supported; pass"):
         found(table)
     table.catalog_environment.supports_version_management = False
     table.table_path = "hdfs://host/t"

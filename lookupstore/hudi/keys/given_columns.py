@@ -158,7 +158,7 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
     kind, given, types = columns.field(field.name).type, plain_type(field.type), pa.types
     hint = ""
     if types.is_timestamp(kind) and types.is_timestamp(given):
-        hint = ", such as .dt.tz_localize(None) in pandas, .dt.replace_time_zone(None) in polars"
+        hint = ", such as .dt.tz_localize(None) in pandas, or .dt.replace_time_zone(None) in polars"
         if kind.tz:
             hint = (
                 ", such as .dt.tz_localize('UTC') in pandas, .dt.replace_time_zone('UTC') in "

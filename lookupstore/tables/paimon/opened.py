@@ -1,7 +1,7 @@
 """Tables of pypaimon: where they are, and the snapshot that their options choose.
 
-All that is read is in the folder. Of the object count its file system, its branch, and the options
-that it was opened with, such as by `table.copy({"scan.snapshot-id": "3"})`.
+Everything is read from the folder. Only the file system of the object, its branch and the options
+that it was opened with are used, such as those of `table.copy({"scan.snapshot-id": "3"})`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lookupstore.tables.paimon.metadata import MAIN, Metadata
 
 # Options that choose a snapshot.
 _SNAPSHOT, _TAG = "scan.snapshot-id", "scan.tag-name"
-# Options with the values that agree with the snapshot that is read.
+# Values of `scan.mode` that agree with the snapshot that is read, by whether an option chooses it.
 _MODES = {
     False: ("default", "full", "latest", "latest-full"),
     True: ("default", "from-snapshot", "from-snapshot-full"),
 }
-# Beginnings of the names of options by which no other rows are read.
+# Beginnings of the names of options that do not change which rows are read.
 _HARMLESS = (
     "commit.", "file.", "local-cache.", "parquet.", "read.", "scan.manifest.",
     "scan.native-plan.", "snapshot.", "source.split.", "target-file-", "write-", "write.",
@@ -80,10 +80,11 @@ def opened_table(given: Any) -> OpenedTable:
     if name == _SNAPSHOT:
         known = {str(number): number for number in (*metadata.numbers(), *tags.values())}
     if value not in known:
-        there = listed(known or tags) or "none"
+        there = listed(known or tags)
+        remedy = "open it with one of these" if there else "open it without this option"
         raise ValueError(
-            f"the Paimon table {metadata.uri} is open with {option}, but has {there}; open it with "
-            "one of these"
+            f"the Paimon table {metadata.uri} is open with {option}, but has {there or 'none'}; "
+            f"{remedy}"
         )
     return OpenedTable(location, known[value], option)
 
@@ -94,7 +95,7 @@ def _location_of(given: Any) -> Location:
     scheme, mark, _ = uri.partition("://")
     environment = getattr(given, "catalog_environment", None)
     if getattr(environment, "supports_version_management", False):
-        raise refused_error(f"Paimon table {uri}", "a catalog that keeps its snapshots")
+        raise refused_error(f"Paimon table {uri}", "a REST catalog")
     path, filesystem = str(given.file_io.to_filesystem_path(uri)), None
     if mark and scheme != "file":
         filesystem = getattr(given.file_io, "filesystem", None)

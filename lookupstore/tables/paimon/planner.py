@@ -136,7 +136,8 @@ class PaimonHistory:
         table = opened_table(given)
         if table.chosen_by:
             raise ValueError(
-                f"table is open with {table.chosen_by}, and so never changes; open it without"
+                f"table is open with {table.chosen_by}, and so never changes; open it without this "
+                "option"
             )
         self._metadata = Metadata(table.location)
         #: The newest snapshot.

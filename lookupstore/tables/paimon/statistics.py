@@ -20,7 +20,7 @@ from lookupstore.tables.paimon.metadata import PaimonFile
 
 @dataclass(frozen=True)
 class ColumnsOfStatistics:
-    """The columns that statistics of files of one schema are of.
+    """The columns of statistics of files with one schema.
 
     Attributes:
         columns: Columns of the schema.

@@ -1,6 +1,6 @@
 """Compute statistics of the columns of one base file, from its footer or its rows.
 
-What a footer says of its row groups is combined; rows are read for what it does not say.
+The statistics of row groups in a footer are combined. Rows are read for those that it lacks.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ def lookup_join(
             version, even when Spark repeats them. The versions of a table are its commits (of a
             Hudi table of version 8 or 9). Other columnar files have no versions: each Python worker
             lists their paths at these times, and finds files that were added, removed or replaced.
-            Default: `per_batch` for a streaming DataFrame, but `never` for a Hudi table of version
-            6; otherwise `never`.
+            Default: `never`; for a streaming DataFrame `per_batch`, except with a Hudi table of
+            version 6, or a table opened at a version or time.
         max_staleness: Greatest age of the version when a query or micro-batch starts: a number of
             seconds, a timedelta or a text such as `"1h"`. The age of columnar files is that of the
             newest one. Default: any age.
@@ -233,7 +233,7 @@ def _following(asked: LookupJoin, dimension: Dimension, facts: DataFrame) -> Loo
         refresh = "per_batch" if facts.isStreaming and _has_versions(dimension) else "never"
     if refresh == "never" and facts.isStreaming:
         remedy = "leave refresh out, or give refresh='per_batch'"
-        state = "the commit of now"
+        state = "one commit"
         if isinstance(dimension, LookupStore):
             state = f"version {dimension.version}"
         elif isinstance(dimension, ColumnarFiles) and dimension.is_listed:
@@ -242,6 +242,8 @@ def _following(asked: LookupJoin, dimension: Dimension, facts: DataFrame) -> Loo
             remedy = "pass the path of the table"
         elif isinstance(dimension, ColumnarFiles) and asked.refresh is None:
             remedy = "open it without version and as_of, and in a catalog that executors reach"
+        elif asked.refresh is None:  # a Hudi table
+            remedy = "open it without as_of, or call lookup_join in foreachBatch"
         warnings.warn(
             f"the stream joins {dimension.path} at {state}, as long as it runs; to join newer "
             f"rows, {remedy}",

@@ -42,8 +42,8 @@ class LookupJoin:
             no such column.
         strategy: Strategy of the join: `auto`, `replicated` or `bucketed`.
         refresh: Version that answers: `never`, `per_batch`, or a time in seconds, as a timedelta or
-            as a text. Default: `per_batch` for a streaming DataFrame, but `never` for a Hudi table
-            of version 6; otherwise `never`.
+            as a text. Default: `never`; for a streaming DataFrame `per_batch`, except with a Hudi
+            table of version 6, or a table opened at a version or time.
         max_staleness: Greatest age of the version when a query starts. Default: any age.
         on_miss: Handling of facts with a missing key: `("retry", attempts, delay)`, `null`, `drop`
             or `raise`.

@@ -487,6 +487,11 @@ def test_what_a_hudi_table_cannot_be_asked(spark: SparkSession, tmp_path: Path) 
     old = HudiTable.create(tmp_path / "old", rows, record_key="id", version=6)
     with pytest.raises(FormatError, match="version 6 do not say when they were completed"):
         lookup_join(facts, old, "id", refresh="per_batch")
+    (tmp_path / "arriving").mkdir()
+    stream = spark.readStream.schema("id long").parquet(f"file://{tmp_path}/arriving")
+    for given in (fixed, old):
+        with pytest.warns(UserWarning, match="at one commit, .* call lookup_join in foreach"):
+            lookup_join(stream, given, "id")
 
 
 class FollowedTable:

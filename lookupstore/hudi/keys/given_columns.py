@@ -7,7 +7,7 @@ rounded, but raise an error that names the column and row.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
@@ -55,7 +55,12 @@ def given_columns(source: Source, known: pa.Schema) -> pa.Schema:
 
 
 def columns_after(
-    source: Source, known: TableSchema, needed: Collection[str], *, evolve: bool
+    source: Source,
+    known: TableSchema,
+    needed: Collection[str],
+    *,
+    evolve: bool,
+    key: Collection[str] = (),
 ) -> TableSchema:
     """Return the columns of a table after rows are written to it.
 
@@ -64,6 +69,8 @@ def columns_after(
         known: Columns of the table.
         needed: Names of the columns of keys, folders and order.
         evolve: Whether to add new columns to the table, and to widen types.
+        key: Names of the columns by which a merge could change the stored rows instead. Empty: A
+            merge would not do the same.
 
     Raises:
         TypeError: If the type of a column does not fit the table's.
@@ -74,11 +81,9 @@ def columns_after(
     given = given_columns(source, columns)
     if len(set(given.names)) < len(given.names):
         raise ValueError(f"rows have a column twice: {listed(given.names)}; give each one name")
-    for name in columns.names:
-        if name in needed and name not in given.names:
-            have = listed(given.names) or "no columns"
-            remedy = meant(name, given.names, f"add it; the rows have {have}")
-            raise ValueError(f"rows have no column {name!r}, which is required{remedy}")
+    absent = [name for name in columns.names if name in needed and name not in given.names]
+    if absent:
+        raise _absent_error(absent, given.names, key)
     others = []
     for field in given:
         at = columns.get_field_index(field.name)
@@ -117,6 +122,29 @@ def columns_after(
         if not is_castable(field.type, schema.columns.field(field.name).type):
             raise type_error("rows", field, columns)
     return schema
+
+
+def _absent_error(absent: Sequence[str], given: Sequence[str], key: Collection[str]) -> ValueError:
+    """Return the error for rows without columns that every row needs.
+
+    Args:
+        absent: Names of these columns.
+        given: Names of the columns of the rows.
+        key: Names of the columns that a merge needs. Empty: A merge would not do the same.
+
+    >>> print(_absent_error(["day"], ["id", "hits"], ["id"]))
+    rows have no column 'day', which is required; add it, or use merge, which needs only 'id'; the \
+rows have 'id', 'hits'
+    """
+    which, remedy = f"column {absent[0]!r}, which is required", "add it"
+    if len(absent) > 1:
+        which, remedy = f"columns {listed(absent)}, which are required", "add them"
+    if key and not set(key) & set(absent):
+        remedy += f", or use merge, which needs only {listed(key)}"
+    have = listed(given) or "no columns"
+    return ValueError(
+        f"rows have no {which}{meant(absent[0], given, f'{remedy}; the rows have {have}')}"
+    )
 
 
 def check_missing(missing: MissingColumns, given: str | None, *, keeps: bool = True) -> None:
@@ -158,11 +186,15 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
     kind, given, types = columns.field(field.name).type, plain_type(field.type), pa.types
     hint = ""
     if types.is_timestamp(kind) and types.is_timestamp(given):
-        hint = ", such as .dt.tz_localize(None) in pandas, or .dt.replace_time_zone(None) in polars"
+        hint = (
+            ", such as .dt.tz_localize(None) in pandas, .dt.replace_time_zone(None) in polars, "
+            ".cast('timestamp_ntz') in Spark, or column at time zone 'UTC' in DuckDB"
+        )
         if kind.tz:
             hint = (
                 ", such as .dt.tz_localize('UTC') in pandas, .dt.replace_time_zone('UTC') in "
-                "polars, or pyarrow.compute.assume_timezone(column, 'UTC')"
+                "polars, .cast('timestamp') in Spark, column at time zone 'UTC' in DuckDB, or "
+                "pyarrow.compute.assume_timezone(column, 'UTC')"
             )
     elif types.is_date(kind) and types.is_timestamp(given):
         hint = ", such as .dt.date"
@@ -176,9 +208,17 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
     elif is_text(given) and types.is_integer(kind):
         hint = f", such as .astype('{kind}') in pandas, or 7 instead of '7'"
     elif is_text(given) and types.is_timestamp(kind):
-        hint = f", such as by pandas.to_datetime(column{', utc=True' if kind.tz else ''})"
+        zone, spark = ("time_zone='UTC'", "timestamp") if kind.tz else ("", "timestamp_ntz")
+        hint = (
+            f", such as by pandas.to_datetime(column{', utc=True' if kind.tz else ''}), "
+            f".str.to_datetime({zone}) in polars, .cast('{spark}') in Spark, or "
+            f"column::{'timestamptz' if kind.tz else 'timestamp'} in DuckDB"
+        )
     elif is_text(given) and types.is_date(kind):
-        hint = ", such as by pandas.to_datetime(column).dt.date"
+        hint = (
+            ", such as by pandas.to_datetime(column).dt.date, .str.to_date() in polars, "
+            ".cast('date') in Spark, or column::date in DuckDB"
+        )
     elif types.is_map(kind) and types.is_struct(given):
         hint = ", as dicts or lists of structs of key and value"
     return TypeError(f"{what}: {field.name!r} is {field.type}; give {kind}{hint}")

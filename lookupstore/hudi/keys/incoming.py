@@ -235,7 +235,13 @@ class IncomingRows:
         self._evolve = evolve
         #: Schema of the table after the rows are written.
         self._fixed = _needed(options)
-        self.schema: TableSchema = columns_after(self._source, known, self._fixed, evolve=evolve)
+        self.schema: TableSchema = columns_after(
+            self._source,
+            known,
+            self._fixed,
+            evolve=evolve,
+            key=options.record_key if keeps else (),
+        )
         #: Columns of the table that the rows lack.
         # The flag of deletes is not one of them: rows without it are not deletes.
         self.missing: MissingColumns = MissingColumns.of(

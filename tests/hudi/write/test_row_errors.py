@@ -128,7 +128,7 @@ def test_all_rows_are_bad(tmp_path: Path) -> None:
 def test_columns_are_refused_as_ever(tmp_path: Path) -> None:
     """What is wrong with all rows is an error of the call."""
     table = make(tmp_path / "t")
-    with pytest.raises(ValueError, match="rows have no column 'id'"):
+    with pytest.raises(ValueError, match="rows have no columns 'id', 'ts'"):
         table.upsert(pa.table({"p": ["a"]}), options=COLLECT)
     with pytest.raises(TypeError, match="'n' is string; give int32"):
         table.upsert(pa.table({"id": ["a"], "p": ["a"], "ts": [1], "n": ["x"]}), options=COLLECT)

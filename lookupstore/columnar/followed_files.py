@@ -271,7 +271,8 @@ class FollowedFiles(PlannedFiles[OpenFiles]):
         """
         if position is None and self.is_listed:
             return self._unchanged(lambda columns: self._listed_again(columns, None))
-        place = self._commits().newest() if position is None else position
+        commits = self._commits()
+        place = commits.newest() if position is None else position
         if place == self._commit:
             return self
         return self._unchanged(lambda columns: self._at(place, columns))

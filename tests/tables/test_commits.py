@@ -291,9 +291,11 @@ def test_files_have_no_versions(tmp_path: Path) -> None:
         ColumnarFiles(tmp_path / "1.parquet", key="id", version=1)
     files = ColumnarFiles(tmp_path / "1.parquet", key="id")
     assert not files.has_commits
-    for use in (lambda: files.position_at(utc(0)), files.committed_at, files.at):
+    for use in (lambda: files.position_at(utc(0)), lambda: files.at("1")):
         with pytest.raises(ValueError, match="the files belong to no table with commits"):
             use()
+    assert files.at() is files
+    assert files.committed_at() == pytest.approx((tmp_path / "1.parquet").stat().st_mtime)
 
 
 def test_a_delta_log_that_was_cleaned(tmp_path: Path, residency: Residency) -> None:

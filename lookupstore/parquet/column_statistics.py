@@ -250,7 +250,10 @@ def _meaning(element: Struct) -> tuple[int | None, Any]:
     """
     logical: Struct | None = get(element, _LOGICAL, STRUCT)
     if logical:
-        ((meaning, (_, said)),) = logical.items()
+        meaning = next(iter(logical))
+        said: Struct | None = get(logical, meaning, STRUCT)
+        if said is None or len(logical) > 1:  # damaged, or of a newer version of the format
+            return -1, None
         if meaning == _DECIMAL:
             return meaning, get(said, 1, I32)
         if meaning == _TIMESTAMP:

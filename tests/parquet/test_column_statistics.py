@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.footers import with_footer
 
+from lookupstore.parquet import column_statistics
 from lookupstore.parquet.arrow_file import ParquetRows
 from lookupstore.parquet.column_statistics import ColumnStatistics, group_statistics
 from lookupstore.parquet.ending import ParquetEnding
@@ -203,3 +204,11 @@ def test_days_of_the_old_calendar_have_no_bounds(
     assert (said.least is not None) == has_bounds
     (said,) = statistics_of(path, "late", pa.date32()) or ()
     assert said.least == pa.scalar(days[1])
+
+
+def test_logical_types_that_are_damaged_or_unknown_have_no_bounds() -> None:
+    day, struct, number = (6, (12, {})), 12, (5, 1)
+    for logical in ([day, (8, (12, {}))], [(6, (5, 1))], [(99, (12, {}))]):
+        element = {1: number, 10: (struct, dict(logical))}
+        assert column_statistics._conversion(element, pa.date32()) is None
+    assert column_statistics._conversion({1: number, 10: (struct, dict([day]))}, pa.date32())

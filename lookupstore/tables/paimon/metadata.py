@@ -103,7 +103,7 @@ class PaimonFile:
         level: Level of the file: 0 for those that were not compacted.
         elsewhere: Whether it is outside the folder of the table.
         has_some_columns: Whether it has only some columns of its rows.
-        values: Statistics of its columns. None: there are none.
+        values: Statistics of its columns. None: unknown.
     """
 
     manifest: str
@@ -436,7 +436,7 @@ def _data_file(entry: MetadataObject, file: MetadataObject) -> tuple[int, Paimon
 
 
 def _value_statistics(file: MetadataObject) -> ValueStatistics | None:
-    """Return the statistics of the columns of a data file. None: there are none."""
+    """Return the statistics of the columns of a data file. None: unknown."""
     if file.optional("_VALUE_STATS", dict) is None:
         return None
     said, names = file.record("_VALUE_STATS"), file.optional("_VALUE_STATS_COLS", list)

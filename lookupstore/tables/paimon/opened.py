@@ -37,7 +37,7 @@ class OpenedTable:
     Attributes:
         location: Folder of the table or branch.
         number: Number of the snapshot. None: the newest one.
-        chosen_by: Option that chose the snapshot, for errors. Empty: there is none.
+        chosen_by: Option that chose the snapshot, for errors. Empty: none did.
     """
 
     location: Location

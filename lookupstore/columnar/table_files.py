@@ -170,7 +170,8 @@ class TableDataFile(SourceFile):
         found: pa.BooleanArray | None = None
         if self.file.deleted is not None:
             positions = columns([self.position]).column(0).to_numpy()
-            found = self.file.deleted.load().kept_among(positions)
+            deleted = self.file.deleted.load(self.snapshot.by_statistics)
+            found = deleted.kept_among(positions)
         for one in self.snapshot.conditions(self.file):
             kept = one.kept(columns(one.names))
             found = kept if found is None else pc.and_(found, kept)

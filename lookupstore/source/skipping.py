@@ -7,6 +7,7 @@ wider than the values, or unknown, cost only time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -41,6 +42,19 @@ class StatisticsFilter:
                 for name in columns_of(self._predicate)
             ]
         )
+
+    def only(self, names: Sequence[str]) -> StatisticsFilter | None:
+        """Return the condition, as statistics of only some columns answer it. None: they do not.
+
+        Args:
+            names: Names of the columns.
+        """
+        columns = [field for field in self.columns if field.name in names]
+        if not columns:
+            return None
+        found = copy(self)
+        found.columns = pa.schema(columns)
+        return found
 
     def may_match(
         self, known: Sequence[Mapping[str, ColumnStatistics]], rows: Sequence[int | None]

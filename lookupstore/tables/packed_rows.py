@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lookupstore.source.skipping import StatisticsFilter
 from lookupstore.tables.positions import Positions
 from lookupstore.tables.recently_read import RecentlyRead
 from lookupstore.tables.snapshot import DeletedRows
@@ -56,8 +57,8 @@ class PackedRows:
         """Return the memory of the packed rows in bytes."""
         return sum(one.nbytes for one in (self.positions, self.bits) if one is not None)
 
-    def load(self) -> DeletedRows:
-        """Return the deleted rows."""
+    def load(self, asked: StatisticsFilter | None = None) -> DeletedRows:
+        """Return the deleted rows, whatever is asked for."""
         return _loaded.get(self.identity, self._unpacked)
 
     def _unpacked(self) -> DeletedRows:

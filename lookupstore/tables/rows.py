@@ -124,6 +124,7 @@ def placed_rows(
     *,
     every: bool = False,
     kept: HostColumns | None = None,
+    asked: StatisticsFilter | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, Positions]]:
     """Yield rows of a data file as the table has them, with their positions in the file.
 
@@ -134,17 +135,21 @@ def placed_rows(
         every: Whether to yield deleted rows, too, and those that the filter of the snapshot leaves
             out.
         kept: Columns that this host keeps of the file. Default: none.
+        asked: Condition of the rows that are asked for: row groups that it rules out are not read.
+            Default: the filter of the snapshot.
 
     Raises the errors of `snapshot_source`.
     """
     conditions = () if every else snapshot.conditions(file)
     wanted = [*dict.fromkeys([*columns, *(name for one in conditions for name in one.names)])]
+    if asked is None and not every:
+        asked = snapshot.by_statistics
     if file.merged is not None:
-        yield from _meeting(conditions, _merged_rows(file.merged, wanted), columns)
+        yield from _meeting(conditions, _merged_rows(file.merged, wanted, asked), columns)
         return
-    deleted = None if every or file.deleted is None else file.deleted.load()
+    deleted = None if every or file.deleted is None else file.deleted.load(asked)
     with _open(snapshot, file, wanted, kept=kept) as read:
-        for row, batch in read.placed(None if every else snapshot.by_statistics):
+        for row, batch in read.placed(asked):
             positions = np.arange(row, row + batch.num_rows)
             left = None if deleted is None else deleted.kept(row, batch.num_rows)
             # Errors count rows of the file, which is not possible once some are left out.
@@ -159,11 +164,11 @@ def placed_rows(
 
 
 def _merged_rows(
-    merged: MergedFiles, names: Sequence[str]
+    merged: MergedFiles, names: Sequence[str], asked: StatisticsFilter | None
 ) -> Iterator[tuple[pa.RecordBatch, Positions]]:
     """Yield merged rows with their numbers."""
     row = 0
-    for rows in merged.batches(names):
+    for rows in merged.batches(names, asked):
         yield rows, np.arange(row, row + rows.num_rows)
         row += rows.num_rows
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from lookupstore.filters.column_bounds import Answers
 from lookupstore.filters.constants import which_may_match
 from lookupstore.filters.row_filter import RowFilter
 from lookupstore.parquet.column_statistics import ColumnStatistics
@@ -33,8 +34,12 @@ class Deletes(Protocol):
     def identity(self) -> str: ...
     @property
     def count(self) -> int | None: ...
-    def load(self) -> DeletedRows:
+    def load(self, asked: StatisticsFilter | None = None) -> DeletedRows:
         """Return the deleted rows.
+
+        Args:
+            asked: Condition of the rows that are asked for. Deleted rows that it rules out may be
+                missing. None: all rows are asked for.
 
         Raises: The errors of reading the files that list them.
         """
@@ -65,8 +70,8 @@ class DeletedRows:
         """Return 32 hexadecimal digits that differ between sets of rows."""
         return xxhash.xxh3_128_hexdigest(self.positions.tobytes())
 
-    def load(self) -> DeletedRows:
-        """Return this object."""
+    def load(self, asked: StatisticsFilter | None = None) -> DeletedRows:
+        """Return this object, whatever is asked for."""
         return self
 
     def kept(self, start: int, count: int) -> pa.BooleanArray | None:
@@ -141,11 +146,15 @@ class MergedFiles(Protocol):
 
     @property
     def identity(self) -> str: ...
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, names: Sequence[str], asked: StatisticsFilter | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield columns of the rows, in the types of the table.
 
         Args:
             names: Names of the columns.
+            asked: Condition of the rows that are asked for. Rows that it rules out may be missing.
+                None: all rows are asked for.
 
         Raises: The errors of reading the files.
         """
@@ -292,10 +301,7 @@ class Snapshot:
         """
         if self.by_statistics is None:
             return self.files
-        names = self.by_statistics.columns.names
-        known = [dict(_known_of(file, names)) for file in self.files]
-        rows = [file.num_rows for file in self.files]
-        may_match = self.by_statistics.may_match(known, rows)
+        may_match = which_files(self.files, self.by_statistics)
         return tuple(file for file, kept in zip(self.files, may_match, strict=True) if kept)
 
     def conditions(self, file: TableFile) -> tuple[RowCondition, ...]:
@@ -331,10 +337,20 @@ class Snapshot:
         return xxhash.xxh3_128_hexdigest(json.dumps(said).encode())
 
 
+def which_files(files: Sequence[TableFile], asked: StatisticsFilter) -> Answers:
+    """Return for each data file whether it may have rows that meet a condition: NumPy booleans.
+
+    Args:
+        files: Data files of a table.
+        asked: The condition.
+    """
+    names = asked.columns.names
+    known = [dict(_known_of(file, names)) for file in files]
+    return asked.may_match(known, [file.num_rows for file in files])
+
+
 def _known_of(file: TableFile, names: Sequence[str]) -> Iterator[tuple[str, ColumnStatistics]]:
     """Yield names of columns, and the statistics of each that are known of a data file."""
-    if file.merged is not None:
-        return
     for name in names:
         if name in file.constants:
             yield name, constant_statistics(file.constants[name], file.num_rows)

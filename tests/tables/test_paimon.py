@@ -442,7 +442,7 @@ def test_files_that_overlap_with_none_are_not_merged(
     monkeypatch.setattr(
         merge.KeyMerge,
         "replaced",
-        lambda rule, section: read.append(len(section)) or replaced(rule, section),
+        lambda rule, section, asked: read.append(len(section)) or replaced(rule, section, asked),
     )
     assert sum(rows_of(tmp_path / "t").values()) == 6
     assert read == [3]  # once for the bucket, without the first file

@@ -19,6 +19,7 @@ from support.delta_tables import with_deleted
 from support.histories.delta import DeltaHistory
 from support.histories.delta_log import DeltaLogHistory
 from support.histories.iceberg import IcebergHistory
+from support.paimon_tables import PaimonTable
 
 import lookupstore
 from lookupstore.columnar import ColumnarFiles
@@ -192,6 +193,98 @@ def test_deleted_rows_behind_row_groups_that_are_ruled_out(tmp_path: Path) -> No
     with_deleted(tmp_path / "u", [400], claimed=500)
     with pytest.raises(CorruptionError, match="at least 401 rows"):
         lookupstore.build(tmp_path / "u", tmp_path / "w", key="id", where="id = 1")
+
+
+def keyed_files(folder: Path, engine: str) -> dict[str, Path]:
+    """Write a Paimon table of two sections, and return some of its files.
+
+    The file `all` has a newer row for a key of each of the files `low` and `middle`. No other file
+    has keys of `high`, which has two row groups.
+    """
+    fields = {"id": "INT NOT NULL", "name": "STRING"}
+    options = {"merge-engine": engine}
+    if engine == "aggregation":
+        options["fields.name.aggregate-function"] = "last_value"
+    table = PaimonTable(folder, fields, ["id"], options=options)
+    files = {}
+    for at, (name, ids) in enumerate([
+        ("low", [1, 2, 3]), ("middle", [50, 51]), ("all", [2, 51]), ("high", [90, 99]),
+    ]):  # fmt: skip
+        kinds = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string())])
+        rows = pa.table({"id": ids, "name": [name] * len(ids)}, schema=kinds)
+        level = 0 if name in ("all", "high") else 5
+        files[name] = table.add(
+            rows, level=level, sequence=[at * 10 + one for one in range(len(ids))]
+        )
+        pq.write_table(files[name].rows, table.path(files[name]), row_group_size=1)
+        files[name].entry["_FILE"]["_FILE_SIZE"] = table.path(files[name]).stat().st_size
+    table.commit(*files.values())
+    return {name: table.path(file) for name, file in files.items()}
+
+
+def damage_row_group(path: Path, number: int) -> None:
+    group = pq.read_metadata(path).row_group(number)
+    content = bytearray(path.read_bytes())
+    for at in range(group.num_columns):
+        start = group.column(at).dictionary_page_offset or group.column(at).data_page_offset
+        content[start : start + 8] = b"\xff" * 8
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation"])
+@pytest.mark.parametrize(
+    ("damaged", "where", "expected"),
+    [
+        ({"high": [0, 1]}, "id < 60", {1: "low", 2: "all", 3: "low", 50: "middle", 51: "all"}),
+        ({"low": [0, 1, 2], "all": [0]}, "id > 60", {90: "high", 99: "high"}),
+        ({"high": [0]}, "id > 95", {99: "high"}),
+        ({"middle": [0, 1], "all": [1]}, "id < 10", {1: "low", 2: "all", 3: "low"}),
+        ({"low": [0, 1, 2]}, "id in (50, 51)", {50: "middle", 51: "all"}),
+        ({"low": [2]}, "id < 3 and name <> 'low'", {2: "all"}),
+    ],
+)
+def test_a_condition_on_the_key_leaves_out_what_is_merged(
+    engine: str,
+    damaged: dict[str, list[int]],
+    where: str,
+    expected: dict[int, str],
+    tmp_path: Path,
+) -> None:
+    files = keyed_files(tmp_path / "t", engine)
+    for name, groups in damaged.items():
+        for number in groups:
+            damage_row_group(files[name], number)
+    with lookupstore.build(tmp_path / "t", tmp_path / "s", key="id", where=where) as store:
+        assert store.to_arrow().to_pydict() == {"id": [*expected], "name": [*expected.values()]}
+    with pytest.raises(CorruptionError):
+        lookupstore.build(tmp_path / "t", tmp_path / "all", key="id")
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation"])
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("name = 'low'", [1, 3]),
+        ("id <= 2 and name = 'low'", [1]),
+        ("id = 2 or name = 'middle'", [2, 50]),
+    ],
+)
+def test_rows_that_do_not_meet_a_condition_still_replace_others(
+    engine: str, where: str, expected: list[int], tmp_path: Path
+) -> None:
+    keyed_files(tmp_path / "t", engine)
+    with lookupstore.build(tmp_path / "t", tmp_path / "s", key="id", where=where) as store:
+        assert list(store) == expected
+
+
+def test_lookups_merge_only_files_that_may_have_keys_of_the_condition(tmp_path: Path) -> None:
+    files = keyed_files(tmp_path / "t", "deduplicate")
+    for name in ("low", "high"):
+        files[name].unlink()
+    with ColumnarFiles(tmp_path / "t", key="id", where="id in (50, 51)") as found:
+        assert found.num_files == 2
+        table = found.lookup([1, 50, 51])
+    assert table.column("name").to_pylist() == [None, "middle", "all"]
 
 
 def test_rows_of_files_that_are_ruled_out_still_replace_others(

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.keys.schema import KeySchema
+from lookupstore.source.skipping import StatisticsFilter
 from lookupstore.tables.columns import FIELD_ID, without_ids
 from lookupstore.tables.iceberg.manifests import PATH_ID
 from lookupstore.tables.iceberg.puffin import vectors_of
@@ -151,8 +152,8 @@ class DeletedPositions:
         """Return a text that differs between sets of deleted rows."""
         return " ".join(self.paths)
 
-    def load(self) -> DeletedRows:
-        """Return the deleted rows."""
+    def load(self, asked: StatisticsFilter | None = None) -> DeletedRows:
+        """Return the deleted rows, whatever is asked for."""
         found = self._in(self.vectors)
         if not found:
             found = self._in(self.paths)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lookupstore.errors import CorruptionError
+from lookupstore.source.skipping import StatisticsFilter
 from lookupstore.storage.file_address import FileAddress
 from lookupstore.tables.paimon.metadata import Vector
 from lookupstore.tables.recently_read import RecentlyRead
@@ -52,8 +53,8 @@ class VectorInFile:
         """Return the number of deleted rows. None: unknown before they are read."""
         return self.vector.count
 
-    def load(self) -> DeletedRows:
-        """Return the deleted rows.
+    def load(self, asked: StatisticsFilter | None = None) -> DeletedRows:
+        """Return the deleted rows, whatever is asked for.
 
         Raises:
             CorruptionError: If the file, or the vector, is damaged.

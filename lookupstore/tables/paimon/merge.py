@@ -7,7 +7,8 @@ several are in `merged_rows`.
 
 In memory are the keys, sequence numbers and kinds of one section at a time, and 8 bytes per
 replaced row of a few buckets. Files that overlap with no other are not merged: only their kinds are
-read, if they may delete a key.
+read, if they may delete a key. A condition on the key leaves out files and row groups, with all
+rows of their keys that meet it being in others.
 
 Source: `IntervalPartition`, `SortMergeReader` and `DeduplicateMergeFunction` of Apache Paimon.
 """
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lookupstore.source.skipping import StatisticsFilter
 from lookupstore.tables.paimon.metadata import Place
 from lookupstore.tables.paimon.row_order import (
     KIND,
@@ -31,6 +33,7 @@ from lookupstore.tables.paimon.row_order import (
     SequenceOrder,
     check_system,
     counts,
+    files_asked_for,
     joined,
     key_numbers,
     sorted_rows,
@@ -81,22 +84,27 @@ class KeyMerge:
     columns: pa.Schema
     ignores_deletes: bool
 
-    def replaced(self, section: Section) -> dict[str, npt.NDArray[np.int64]]:
+    def replaced(
+        self, section: Section, asked: StatisticsFilter | None
+    ) -> dict[str, npt.NDArray[np.int64]]:
         """Return the positions of rows that do not count in each file, by the path of the file.
 
         Args:
             section: Files whose ranges of keys overlap. Their rows have the columns of `columns`.
+            asked: Condition of the rows that are asked for. Keys that it rules out are left out.
+                None: all rows are asked for.
 
         Raises:
             CorruptionError: If a file is damaged, or lacks a column of `SYSTEM`.
             FormatError: If several rows of a key have one sequence number.
         """
+        asked = asked and asked.only(self.order.keys)
         if len(section) == 1:
             file = section[0].file
-            return {file.address.path: self._deletions(file)}
-        rows = [*self._rows(section)]
+            return {file.address.path: self._deletions(file, asked)}
+        rows = [*self._rows(section, asked)]
         if not rows:
-            return {}
+            return {one.file.address.path: np.zeros(0, np.int64) for one in section}
         keys = joined(one.column("key") for one in rows).dictionary_encode().indices
         count = len(self.order.sequence) + 1
         encoded = [joined(one.column(f"v{at}") for one in rows) for at in range(count)]
@@ -123,20 +131,21 @@ class KeyMerge:
             for at, one in enumerate(section)
         }
 
-    def _deletions(self, file: TableFile) -> npt.NDArray[np.int64]:
+    def _deletions(self, file: TableFile, asked: StatisticsFilter | None) -> npt.NDArray[np.int64]:
         """Return the positions of rows of a file that delete a key, of which it has each once."""
         found = [np.zeros(0, np.int64)]
         table = Snapshot(self.order.description, self.columns, self.columns, self.columns, ())
-        for batch, positions in placed_rows(table, file, SYSTEM.names):
+        for batch, positions in placed_rows(table, file, SYSTEM.names, asked=asked):
             check_system(batch, file)
             found.append(positions[~counts(batch.column(KIND).to_numpy())])
         return np.concatenate(found)
 
-    def _rows(self, section: Section) -> Iterator[pa.RecordBatch]:
+    def _rows(self, section: Section, asked: StatisticsFilter | None) -> Iterator[pa.RecordBatch]:
         """Yield the encoded key and versions, the kind and the place of each row of some files."""
         table = Snapshot(self.order.description, self.columns, self.columns, self.columns, ())
-        for at, one in enumerate(section):
-            for batch, positions in placed_rows(table, one.file, self.columns.names):
+        names = self.columns.names
+        for at, one in files_asked_for(section, asked):
+            for batch, positions in placed_rows(table, one.file, names, asked=asked):
                 check_system(batch, one.file)
                 versions = enumerate(self.order.encoded_versions(batch))
                 parts = {
@@ -150,7 +159,9 @@ class KeyMerge:
 
 
 class Buckets:
-    """The buckets of a snapshot; the replaced rows of those that were read last stay in memory.
+    """The buckets of a snapshot.
+
+    The replaced rows of those that were read last stay in memory.
 
     Args:
         rule: How rows of one key are merged.
@@ -159,15 +170,19 @@ class Buckets:
 
     def __init__(self, rule: KeyMerge, buckets: Mapping[Place, Sequence[Section]]) -> None:
         self._state = rule, buckets
-        self._merged = lru_cache(_LOADED)(lambda place: _merged(rule, buckets[place]))
+        self._loaded = lru_cache(_LOADED)(
+            lambda place, asked: _MergedBucket(rule, buckets[place], asked)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._state
 
-    def replaced(self, place: Place, path: str) -> npt.NDArray[np.int64]:
-        """Return the positions of rows of a file that do not count."""
-        found: npt.NDArray[np.int64] = self._merged(place)[path]
-        return found
+    def replaced(
+        self, place: Place, path: str, asked: StatisticsFilter | None
+    ) -> npt.NDArray[np.int64]:
+        """Return the positions of rows of a file that do not count; see `KeyMerge.replaced`."""
+        bucket: _MergedBucket = self._loaded(place, asked)
+        return bucket.replaced(path)
 
 
 @dataclass(frozen=True)
@@ -191,21 +206,35 @@ class ReplacedRows:
         """Return None: the number is unknown before the rows are read."""
         return None
 
-    def load(self) -> DeletedRows:
-        """Return the rows, with those of the deletion vector.
+    def load(self, asked: StatisticsFilter | None = None) -> DeletedRows:
+        """Return the rows, with those of the deletion vector; see `Deletes.load`.
 
         Raises the errors of `KeyMerge.replaced`.
         """
-        replaced = self.buckets.replaced(self.place, self.file.address.path)
+        replaced = self.buckets.replaced(self.place, self.file.address.path, asked)
         if self.file.deleted is None:
             return DeletedRows(replaced)
         return DeletedRows(np.union1d(replaced, self.file.deleted.load().positions))
 
 
-def _merged(rule: KeyMerge, bucket: Sequence[Section]) -> dict[str, npt.NDArray[np.int64]]:
-    """Return the replaced rows of each file of a bucket, section by section."""
-    none = np.zeros(0, np.int64)
-    found = {one.file.address.path: none for section in bucket for one in section}
-    for section in bucket:
-        found.update(rule.replaced(section))
-    return found
+class _MergedBucket:
+    """The replaced rows of a bucket; a section is merged when one of its files is read.
+
+    Args:
+        rule: How rows of one key are merged.
+        bucket: Sections of the bucket.
+        asked: Condition of the rows that are asked for. None: all rows are.
+    """
+
+    def __init__(
+        self, rule: KeyMerge, bucket: Sequence[Section], asked: StatisticsFilter | None
+    ) -> None:
+        self._rule, self._asked = rule, asked
+        self._sections = {one.file.address.path: section for section in bucket for one in section}
+        self._found: dict[str, npt.NDArray[np.int64]] = {}
+
+    def replaced(self, path: str) -> npt.NDArray[np.int64]:
+        """Return the positions of rows of a file that do not count."""
+        if path not in self._found:
+            self._found |= self._rule.replaced(self._sections[path], self._asked)
+        return self._found[path]

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lookupstore.errors import CorruptionError
+from lookupstore.source.skipping import StatisticsFilter
 from lookupstore.tables.paimon.engine import MergeEngine
 from lookupstore.tables.paimon.functions import (
     Mask,
@@ -37,6 +38,7 @@ from lookupstore.tables.paimon.row_order import (
     counts,
     differs,
     encoded_columns,
+    files_asked_for,
     key_numbers,
     sorted_rows,
 )
@@ -68,11 +70,14 @@ class MergedSection:
         """Return a text that differs between files with other rows, as the table has them."""
         return "\n".join(":".join(one.file.identity) for one in self.section)
 
-    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield columns of the rows, in the order of the key.
+    def batches(
+        self, names: Sequence[str], asked: StatisticsFilter | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the rows, in the order of the key; see `MergedFiles.batches`.
 
         Args:
             names: Names of the columns.
+            asked: Condition of the rows that are asked for; only its part on the key counts.
 
         Raises:
             CorruptionError: If a file is damaged, or its rows are not in the order of the key.
@@ -80,19 +85,22 @@ class MergedSection:
             FormatError: If Paimon does not merge the rows, or not in one way.
         """
         wanted = self.engine.needed([*self.order.keys, *self.order.sequence, *names])
+        asked = asked and asked.only(self.order.keys)
         streams = [
-            _Stream(self.order, self._batches(one.file, wanted), one.file, one.level)
-            for one in self.section
+            _Stream(self.order, self._batches(one.file, wanted, asked), one.file, one.level)
+            for _, one in files_asked_for(self.section, asked)
         ]
         for rows in _chunks(streams):
             merged = _Chunk(self.order, self.engine, self.section, rows).merged(names)
             if merged.num_rows:
                 yield merged
 
-    def _batches(self, file: TableFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, file: TableFile, names: Sequence[str], asked: StatisticsFilter | None
+    ) -> Iterator[pa.RecordBatch]:
         columns = self.columns
         table = Snapshot(self.order.description, columns, columns, columns, ())
-        for batch, _ in placed_rows(table, file, [*names, *SYSTEM.names]):
+        for batch, _ in placed_rows(table, file, [*names, *SYSTEM.names], asked=asked):
             yield batch
 
 

@@ -38,7 +38,7 @@ from lookupstore.tables.paimon.merged_rows import MergedSection
 from lookupstore.tables.paimon.metadata import MAIN, Metadata, PaimonFile, Place, Vector
 from lookupstore.tables.paimon.opened import opened_table
 from lookupstore.tables.paimon.row_order import SYSTEM, LeveledFile, Section, SequenceOrder
-from lookupstore.tables.paimon.statistics import ColumnsOfStatistics, FileInManifest
+from lookupstore.tables.paimon.statistics import ColumnsOfStatistics, FileInManifest, KeysOfFiles
 from lookupstore.tables.rows import snapshot_source
 from lookupstore.tables.snapshot import Snapshot, TableFile
 
@@ -253,6 +253,7 @@ class _Planner:
         identity = _identity(section, f"{self._order.identity}{engine.identity}")
         columns = pa.schema([*self._columns, *SYSTEM])
         first = min(files, key=lambda file: file.address.path)
+        known = [file.statistics for file in files if file.statistics is not None]  # all have some
         return TableFile(
             first.address,
             sum(file.nbytes for file in files),
@@ -260,6 +261,7 @@ class _Planner:
             num_rows=sum(file.num_rows or 0 for file in files),
             written=identity,
             partition=first.partition,
+            statistics=KeysOfFiles(known, schema.bucket_keys[0]),
             merged=MergedSection(self._order, engine, columns, section),
         )
 

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from lookupstore.errors import CorruptionError, FormatError
 from lookupstore.keys.schema import KeySchema
+from lookupstore.source.skipping import StatisticsFilter
 from lookupstore.tables.paimon.engine import refused_error
 from lookupstore.tables.paimon.functions import Mask, Numbers, ranks
-from lookupstore.tables.snapshot import TableFile
+from lookupstore.tables.snapshot import TableFile, which_files
 
 #: Columns of the files of tables with a primary key.
 SEQUENCE, KIND = "_SEQUENCE_NUMBER", "_VALUE_KIND"
@@ -39,6 +40,21 @@ class LeveledFile:
 
 
 Section = tuple[LeveledFile, ...]
+
+
+def files_asked_for(
+    section: Section, asked: StatisticsFilter | None
+) -> list[tuple[int, LeveledFile]]:
+    """Return the files of a section that may have keys which meet a condition, with their numbers.
+
+    Args:
+        section: The section.
+        asked: The condition, as statistics of the key answer it. None: all keys meet it.
+    """
+    if asked is None:
+        return [*enumerate(section)]
+    may_match = which_files([one.file for one in section], asked)
+    return [(at, one) for at, one in enumerate(section) if may_match[at]]
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lookupstore.arrow.types import is_text
 from lookupstore.parquet.column_statistics import ColumnStatistics
 from lookupstore.tables.paimon.binary_row import values_of
 from lookupstore.tables.paimon.metadata import PaimonFile
+from lookupstore.tables.snapshot import RecordedStatistics
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,28 @@ class FileInManifest:
             )
             if _has_order(kind)
         }
+
+
+@dataclass(frozen=True)
+class KeysOfFiles:
+    """The statistics of rows that are made of those of several files: only their keys are known.
+
+    Attributes:
+        files: Statistics of the files.
+        first_key: Name of the first column of keys.
+    """
+
+    files: Sequence[RecordedStatistics]
+    first_key: str
+
+    def of(self, name: str) -> ColumnStatistics | None:
+        """Return the statistics of a column of the table; see `RecordedStatistics`."""
+        known = [one.of(name) for one in self.files] if name == self.first_key else [None]
+        ends = [(one.least, one.greatest) for one in known if one is not None]
+        if len(ends) < len(known):
+            return None
+        least, greatest = (pc.min_max(pa.array(one)) for one in zip(*ends, strict=True))
+        return ColumnStatistics(least["min"], greatest["max"], 0, 0)
 
 
 def _has_order(kind: pa.DataType) -> bool:

@@ -27,6 +27,12 @@ _REFUSED = {
 _PARTLY = {"hugeint", "time", "time_ns"}
 
 
+def is_relation(value: Any) -> bool:
+    """Return whether a value is a DuckDB relation."""
+    duckdb = sys.modules.get("duckdb")
+    return duckdb is not None and isinstance(value, duckdb.DuckDBPyRelation)
+
+
 def check_relation(value: Any, what: str) -> dict[str, str]:
     """Check that Arrow has the types of a DuckDB relation, if the value is one.
 
@@ -47,8 +53,7 @@ def check_relation(value: Any, what: str) -> dict[str, str]:
     Traceback (most recent call last):
     TypeError: source: the column 'flags' is BIT, whose bits Arrow would have as bytes; ...
     """
-    duckdb = sys.modules.get("duckdb")
-    if duckdb is None or not isinstance(value, duckdb.DuckDBPyRelation):
+    if not is_relation(value):
         return {}
     partly = {}
     for name, kind in zip(value.columns, value.types, strict=True):

@@ -379,10 +379,8 @@ def _sort_and_write(
         total = opened.count_rows() if bars else None
         rows = 0
         advance = bars("Reading", total) if bars else None
-        batches = _source_batches(opened, plan, memory // 8)
-        if threads > 1 and opened.is_files:
-            batches = made_ahead(batches)
-        for batch in batches:
+        # No variable has the batches: an error would keep it, and a query of DuckDB open with it.
+        for batch in _source_batches(opened, plan, memory // 8, threads):
             sorter.add(plan.encode(batch, rows))
             rows += batch.num_rows
             if advance:
@@ -451,7 +449,15 @@ def spill_folder(location: Location, temp_dir: str | os.PathLike[str] | None = N
     return location.spill_folder()
 
 
-def _source_batches(source: Source, plan: BuildPlan, size: int) -> Iterator[pa.RecordBatch]:
+def _source_batches(
+    source: Source, plan: BuildPlan, size: int, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """Return batches of a source, those of files made ahead if there are several threads."""
+    batches = _small_batches(source, plan, size)
+    return made_ahead(batches) if threads > 1 and source.is_files else batches
+
+
+def _small_batches(source: Source, plan: BuildPlan, size: int) -> Iterator[pa.RecordBatch]:
     """Yield batches of a source, cut so that each is small when it is encoded."""
     for batch in source.batches(plan.columns):
         rows = max(1, batch.num_rows * size // max(1, batch.nbytes))

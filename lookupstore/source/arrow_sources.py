@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lookupstore.arrow.frames import check_polars, is_polars
 from lookupstore.arrow.outgoing import ArrowRows
-from lookupstore.arrow.relations import check_relation, checked
+from lookupstore.arrow.relations import check_relation, checked, is_relation
 from lookupstore.source.source import Source, one_line, type_name, with_checked_texts
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ def stream_source(rows: Any, known: pa.Schema | None) -> Source:
         TypeError: If Arrow does not have the type of a column of polars or DuckDB, or the object is
             one column.
     """
+    if is_relation(rows):
+        return _relation_source(rows)
     check_polars(rows, "source")
-    partly = check_relation(rows, "source")
     # In a C stream, errors of this package would become errors of Arrow with the same text.
     ours = isinstance(rows, ArrowRows)
     try:
@@ -79,12 +80,29 @@ def stream_source(rows: Any, known: pa.Schema | None) -> Source:
             f"source: {type_name(rows)} makes no Arrow stream of its columns, as of a DataFrame of "
             "Spark with timestamps; give .toArrow() of it, or of .limit(0) for its columns alone"
         ) from error
-    batches = checked(reader, partly, "source") if partly else reader
     if known is not None and is_polars(rows):
         return table_source(reader.read_all(), "polars DataFrame")
-    source = batches_source(reader.schema, batches, f"Arrow stream of {type_name(rows)}")
+    source = batches_source(reader.schema, reader, f"Arrow stream of {type_name(rows)}")
     # Other objects may have to run a query to know their length.
     return replace(source, count_rows=lambda: len(rows)) if is_polars(rows) else source
+
+
+def _relation_source(relation: Any) -> Source:
+    """Return a DuckDB relation as a source, whose query runs when rows are read.
+
+    Its connection runs no other query while a reader is open. Notebooks keep the last error, and
+    so the source, but not what only an iteration holds.
+    """
+    partly = check_relation(relation, "source")
+    with pa.RecordBatchReader.from_stream(relation.limit(0)) as reader:
+        schema = reader.schema.remove_metadata()
+
+    def select(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in checked(pa.RecordBatchReader.from_stream(relation), partly, "source"):
+            yield batch.select(list(columns))
+
+    description = f"Arrow stream of {type_name(relation)}"
+    return with_checked_texts(Source(schema, description, select, lambda: None))
 
 
 def one_column_error(rows: Any) -> TypeError:

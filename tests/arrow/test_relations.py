@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lookupstore
+from lookupstore.hudi import HudiTable
 from lookupstore.source.opening import open_source
 
 
@@ -115,3 +116,34 @@ def test_the_row_of_a_number_of_39_digits(bad: int) -> None:
     )
     with pytest.raises(ValueError, match=f"the column 'v' has a HUGEINT in row {bad + 1} that"):
         list(open_source(relation).batches(["v"]))
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT id, 'x' AS v FROM t", "'v' is string"),
+        ("SELECT id, v, 1 AS w FROM t", "no column 'w'"),
+        ("SELECT nullif(id, 250000) AS id, v FROM t", "row 250001 has no record key"),
+    ],
+)
+def test_a_refused_upsert_leaves_the_connection_free(
+    query: str, message: str, tmp_path: Path
+) -> None:
+    connection = duckdb.connect()
+    connection.sql("CREATE TABLE t AS SELECT i AS id, i AS v FROM range(300000) r(i)")
+    columns = pa.schema({"id": pa.int64(), "v": pa.int64()})
+    table = HudiTable.create(tmp_path / "t", columns, record_key="id")
+    with pytest.raises((TypeError, ValueError), match=message) as kept:
+        table.upsert(connection.sql(query))
+    assert connection.execute("SELECT 42").fetchall() == [(42,)]
+    assert kept.traceback
+
+
+@pytest.mark.parametrize(("key", "message"), [("no", "no column 'no'"), ("id", "null")])
+def test_a_refused_build_leaves_the_connection_free(key: str, message: str, tmp_path: Path) -> None:
+    connection = duckdb.connect()
+    rows = connection.sql("SELECT nullif(i, 250000) AS id FROM range(300000) r(i)")
+    with pytest.raises((KeyError, ValueError), match=message) as kept:
+        lookupstore.build(rows, tmp_path / "s", key=key)
+    assert connection.execute("SELECT 42").fetchall() == [(42,)]
+    assert kept.traceback

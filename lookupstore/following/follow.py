@@ -12,8 +12,8 @@ from lookupstore.builder.bucket_count import check_buckets
 from lookupstore.builder.data_files import file_options
 from lookupstore.builder.in_process import existing_folder
 from lookupstore.filters import Filter
+from lookupstore.filters.recorded_filter import filter_of
 from lookupstore.following.follower import Follower
-from lookupstore.following.recorded import filter_of
 from lookupstore.keywords import KEY_ADVICE, WHERE_ADVICE, with_advice
 from lookupstore.quantities import Duration, Size, bytes_of
 from lookupstore.sorting.ahead import threads_of

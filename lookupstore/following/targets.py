@@ -11,8 +11,9 @@ from typing import Any
 from lookupstore.builder.plan import BuildPlan, plan_build
 from lookupstore.errors import FormatError
 from lookupstore.filters import Filter
+from lookupstore.filters.recorded_filter import recorded_filter
 from lookupstore.filters.row_filter import RowFilter, row_filter
-from lookupstore.following.recorded import recorded_filter, recorded_place
+from lookupstore.following.recorded import recorded_place
 from lookupstore.following.versions import VersionHistory
 from lookupstore.source.argument_names import as_argument
 from lookupstore.source.search import FoundTable, Path, find_source, path_of, shown_path

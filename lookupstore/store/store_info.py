@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lookupstore.filters.recorded_filter import filter_of
 from lookupstore.html_table import html_fields
 from lookupstore.store.manifest import FollowedSnapshot
 from lookupstore.store.open_version import OpenVersion
@@ -39,7 +40,8 @@ class StoreInfo:
             those of the previous version.
         options: Build options of the store, by name.
         follows: Snapshot of a table that the version follows: `table`, its identity; `path`, its
-            path or URI, if the store records it; `snapshot`, missing if rows were changed in
+            path or URI, if the store records it; `where`, the condition that its rows meet;
+            `snapshot`, missing if rows were changed in
             another way since; and `rebuilt`, the reason for which the version was built of all
             rows. None: It follows no table.
     """
@@ -106,6 +108,7 @@ def _followed(snapshot: FollowedSnapshot | None) -> dict[str, str] | None:
     said = {
         "table": snapshot.table,
         "path": snapshot.place,
+        "where": None if snapshot.where is None else str(filter_of(snapshot.where)),
         "snapshot": snapshot.snapshot,
         "rebuilt": snapshot.rebuilt,
     }

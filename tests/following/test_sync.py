@@ -14,7 +14,8 @@ import pytest
 
 import lookupstore
 from lookupstore import LookupStore, follow
-from lookupstore.following.recorded import filter_of, recorded_filter, recorded_place
+from lookupstore.filters.recorded_filter import filter_of, recorded_filter
+from lookupstore.following.recorded import recorded_place
 from lookupstore.storage.location import Location
 from lookupstore.store.version_files import read_newest
 
@@ -138,6 +139,17 @@ def test_secrets_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     inside = fs.SubTreeFileSystem("/data", fs.LocalFileSystem())
     assert recorded_place(Location("t", filesystem=inside)) is None
+
+
+@pytest.mark.parametrize(
+    ("where", "shown"), [("id > 1", "id > 1"), (("id", ">", 1), "('id', '>', 1)"), (None, None)]
+)
+def test_the_description_of_a_store_has_its_filter(
+    where: Any, shown: str | None, tmp_path: Path
+) -> None:
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"id": [1, 2]}))
+    with lookupstore.follow(tmp_path / "t", tmp_path / "s", key="id", where=where) as store:
+        assert (store.info().follows or {}).get("where") == shown
 
 
 def test_filters_come_back_as_they_were() -> None:

@@ -276,5 +276,5 @@ def _check_pandas_column(column: Any, name: object, what: str) -> None:
         reason = error.args[0] if error.args else error
         raise TypeError(
             f"{what}: the column {name!r} of dtype {column.dtype} has no type of Arrow: "
-            f"{reason}; give it one type, such as .astype(str)"
+            f"{reason}; give it one type, such as .astype('string')"
         ) from None

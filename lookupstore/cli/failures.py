@@ -158,7 +158,7 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
         r"\1; give --types \2=int64 if its values are whole numbers, else --types \2=text, or "
         "--like a file that has it as int64 or text"
     ),
-    r"a float, and floats are not exact; give (decimal128\(.*?\)), .* in polars": (
+    r"a float, and floats are not exact; give (decimal128\(.*?\)), .* in DuckDB": (
         r"a float, and floats are not exact; give a file that has it as \1"
     ),
     r"(the column '(.+?)' is .*); make it pa\.string\(\) in the schema, and cast its values to "
@@ -278,6 +278,10 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^keys: the field ('.*') is ((?:large_)?string(?:_view)?); found (u?int\d+); give .*$": (
         rf"the column \1 must be \2, but is \3 in the file; {_AS_CSV}"
     ),
+    r"^(rows|keys): ('.*?' is .*?; give )(.*?), such as .* in DuckDB.*$": (
+        r"\1: \2a file that has it as \3"
+    ),
+    r"with merge \(hudi_merge in Spark\)": "with 'lookupstore hudi merge'",
     r"(the fact column '.*' is (?:large_)?string(?:_view)?, .*); cast the fact column$": (
         rf"\1; {_AS_CSV}"
     ),

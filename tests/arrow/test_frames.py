@@ -109,7 +109,7 @@ def test_keys_are_to_be_collected(tmp_path: Path) -> None:
             [-(2**70), None],
             r"the column 'v' has integers beyond 64 bits, such as -118059162071741130",
         ),
-        (["a", 1], r"the column 'v' of dtype object has no type of Arrow: .*\.astype\(str\)"),
+        (["a", 1], r"the column 'v' of dtype object has no type of Arrow: .*\.astype\('string'\)"),
         ([object(), 1], r"the column 'v' of dtype object has no type of Arrow: Could not convert"),
         ([1j, 2j], r"the column 'v' of dtype complex128 has no type of Arrow"),
     ],
@@ -120,8 +120,10 @@ def test_errors_of_pandas_columns_name_them(column: list, message: str, tmp_path
         with pytest.raises((TypeError, ValueError), match=f"^source: {message}"):
             lookupstore.build(frame, tmp_path / "s", key=key)
     assert list(tmp_path.iterdir()) == []
-    frame["v"] = frame["v"].astype(str)
-    lookupstore.build(frame, tmp_path / "s", key="k").close()
+    objects = pd.Series([*column, None], dtype=object)
+    frame = pd.DataFrame({"k": [1, 2, 3], "v": objects.astype("string")})
+    with lookupstore.build(frame, tmp_path / "s", key="k") as store:
+        assert store.get(3, columns="v") == {"v": None}
 
 
 def test_integers_beyond_64_bits_as_decimals(tmp_path: Path) -> None:

@@ -1137,6 +1137,33 @@ def test_floats_for_a_column_of_decimals(tmp_path: Path) -> None:
     assert "has it as decimal128(10, 2)" in said
 
 
+def test_errors_about_rows_of_files_name_no_library(tmp_path: Path) -> None:
+    known = {"id": pa.int64(), "day": pa.string(), "at": pa.timestamp("us", "UTC"), "n": pa.int32()}
+    table, file = tmp_path / "t", tmp_path / "rows.parquet"
+    HudiTable.create(table, pa.schema(known), record_key="id", partition_by="day")
+    some = pa.table({"id": [1], "day": ["mo"], "at": ["2026-03-01"], "n": ["7"]})
+    texts = pa.array(["2026-03-01"])
+    for rows, said in (
+        (
+            some.drop_columns("n"),
+            "'at' is string; give a file that has it as timestamp[us, tz=UTC]",
+        ),
+        (some.drop_columns("at"), "'n' is string; give a file that has it as int32"),
+        (
+            some.select(["id"]).append_column("day", texts.cast(pa.date32())),
+            "'day' is date32[day]; give a file that has it as string",
+        ),
+    ):
+        pq.write_table(rows, file)
+        refused = run("upsert", table, file, "--missing", "null")
+        assert refused.stderr.startswith(f"Error: rows: {said}"), refused.stderr
+        assert "pandas" not in refused.stderr
+    pq.write_table(some.select(["id", "n"]), file)
+    refused = run("upsert", table, file)
+    said = "add it, or change stored rows by 'id' alone with 'lookupstore hudi merge'; the rows"
+    assert said in refused.stderr
+
+
 def test_a_table_of_times_without_a_zone_is_made_with_a_note(tmp_path: Path) -> None:
     for zone, noted in ((None, True), ("UTC", False)):
         rows = pa.table({"id": [1], "at": pa.array([0], pa.timestamp("us", zone))})

@@ -26,6 +26,16 @@ from lookupstore.source.source import Source
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _EVOLVE = "pass options=WriteOptions(evolve=True)"
 
+# Part of a remedy with casts of times, which depend on a setting of these programs.
+_SESSION = "; Spark and DuckDB use the time zone of their session"
+# Names of types of numbers in polars, and in Spark and DuckDB.
+_NUMBERS = {
+    pa.int32(): ("Int32", "int"),
+    pa.int64(): ("Int64", "bigint"),
+    pa.float32(): ("Float32", "float"),
+    pa.float64(): ("Float64", "double"),
+}
+
 #: Choice for the table's columns that rows lack: stored rows keep their values.
 KEEP = "keep"
 #: Name of the column that marks rows to delete, in the table or only in given rows.
@@ -133,14 +143,15 @@ def _absent_error(absent: Sequence[str], given: Sequence[str], key: Collection[s
         key: Names of the columns that a merge needs. Empty: A merge would not do the same.
 
     >>> print(_absent_error(["day"], ["id", "hits"], ["id"]))
-    rows have no column 'day', which is required; add it, or use merge, which needs only 'id'; the \
-rows have 'id', 'hits'
+    rows have no column 'day', which is required; add it, or change stored rows by 'id' alone with \
+merge (hudi_merge in Spark); the rows have 'id', 'hits'
     """
     which, remedy = f"column {absent[0]!r}, which is required", "add it"
     if len(absent) > 1:
         which, remedy = f"columns {listed(absent)}, which are required", "add them"
     if key and not set(key) & set(absent):
-        remedy += f", or use merge, which needs only {listed(key)}"
+        by = listed(key)
+        remedy += f", or change stored rows by {by} alone with merge (hudi_merge in Spark)"
     have = listed(given) or "no columns"
     return ValueError(
         f"rows have no {which}{meant(absent[0], given, f'{remedy}; the rows have {have}')}"
@@ -183,45 +194,84 @@ def type_error(what: str, field: pa.Field, columns: pa.Schema) -> TypeError:
         field: Column of the rows.
         columns: Columns of the table.
     """
-    kind, given, types = columns.field(field.name).type, plain_type(field.type), pa.types
-    hint = ""
+    kind = columns.field(field.name).type
+    hint = _conversions(plain_type(field.type), kind)
+    return TypeError(f"{what}: {field.name!r} is {field.type}; give {kind}{hint}")
+
+
+def _conversions(given: pa.DataType, kind: pa.DataType) -> str:
+    """Return how programs convert values of one type to another, for errors. Empty: unknown."""
+    types = pa.types
     if types.is_timestamp(kind) and types.is_timestamp(given):
-        hint = (
-            ", such as .dt.tz_localize(None) in pandas, .dt.replace_time_zone(None) in polars, "
-            ".cast('timestamp_ntz') in Spark, or column at time zone 'UTC' in DuckDB"
-        )
         if kind.tz:
-            hint = (
+            return (
                 ", such as .dt.tz_localize('UTC') in pandas, .dt.replace_time_zone('UTC') in "
                 "polars, .cast('timestamp') in Spark, column at time zone 'UTC' in DuckDB, or "
-                "pyarrow.compute.assume_timezone(column, 'UTC')"
+                "pyarrow.compute.assume_timezone(column, 'UTC'); Spark uses the time zone of its "
+                "session"
             )
-    elif types.is_date(kind) and types.is_timestamp(given):
-        hint = ", such as .dt.date"
-    elif types.is_string(kind) and types.is_timestamp(given):
-        hint = ", such as .dt.strftime('%Y-%m-%d') for days"
-    elif types.is_string(kind) and (types.is_integer(given) or types.is_date(given)):
-        hint = (
-            ", such as .astype(str) in pandas, .cast(polars.String) in polars, "
-            "or .cast('string') in Arrow"
+        return (
+            ", such as .dt.tz_localize(None) in pandas, .dt.replace_time_zone(None) in polars, "
+            ".cast('timestamp_ntz') in Spark, or column at time zone 'UTC' in DuckDB; Spark uses "
+            "the time zone of its session"
         )
-    elif is_text(given) and types.is_integer(kind):
-        hint = f", such as .astype('{kind}') in pandas, or 7 instead of '7'"
-    elif is_text(given) and types.is_timestamp(kind):
-        zone, spark = ("time_zone='UTC'", "timestamp") if kind.tz else ("", "timestamp_ntz")
-        hint = (
+    if types.is_date(kind) and types.is_timestamp(given):
+        return _casts(".dt.date", ".dt.date()", "date") + (_SESSION if given.tz else "")
+    if types.is_string(kind) and types.is_timestamp(given):
+        return (
+            ", such as .dt.strftime('%Y-%m-%d') in pandas and polars, "
+            "date_format(column, 'yyyy-MM-dd') in Spark, or strftime(column, '%Y-%m-%d') in "
+            "DuckDB, if days are enough"
+        )
+    if types.is_string(kind) and (types.is_integer(given) or types.is_date(given)):
+        return (
+            ", such as .astype('string') in pandas, .cast(polars.String) in polars, "
+            ".cast('string') in Spark and Arrow, or column::string in DuckDB"
+        )
+    if is_text(given) and kind in _NUMBERS:
+        polars, sql = _NUMBERS[kind]
+        return _casts(f".astype('{polars.lower()}')", f".cast(polars.{polars})", sql)
+    if is_text(given) and types.is_decimal(kind):
+        return _decimal_casts("decimal.Decimal", kind)
+    if is_text(given) and types.is_timestamp(kind):
+        zone, sql = ("time_zone='UTC'", "timestamp") if kind.tz else ("", "timestamp_ntz")
+        return (
             f", such as by pandas.to_datetime(column{', utc=True' if kind.tz else ''}), "
-            f".str.to_datetime({zone}) in polars, .cast('{spark}') in Spark, or "
+            f".str.to_datetime({zone}) in polars, .cast('{sql}') in Spark, or "
             f"column::{'timestamptz' if kind.tz else 'timestamp'} in DuckDB"
+            f"{_SESSION if kind.tz else ''}"
         )
-    elif is_text(given) and types.is_date(kind):
-        hint = (
+    if is_text(given) and types.is_date(kind):
+        return (
             ", such as by pandas.to_datetime(column).dt.date, .str.to_date() in polars, "
             ".cast('date') in Spark, or column::date in DuckDB"
         )
-    elif types.is_map(kind) and types.is_struct(given):
-        hint = ", as dicts or lists of structs of key and value"
-    return TypeError(f"{what}: {field.name!r} is {field.type}; give {kind}{hint}")
+    if types.is_map(kind) and types.is_struct(given):
+        return ", as dicts or lists of structs of key and value"
+    return ""
+
+
+def _casts(pandas: str, polars: str, sql: str) -> str:
+    """Return how a column is cast to a type.
+
+    Args:
+        pandas: Cast in pandas.
+        polars: Cast in polars.
+        sql: Name of the type in Spark and DuckDB.
+    """
+    return (
+        f", such as {pandas} in pandas, {polars} in polars, .cast('{sql}') in Spark, or "
+        f"column::{sql} in DuckDB"
+    )
+
+
+def _decimal_casts(function: str, kind: pa.DataType) -> str:
+    size = f"{kind.precision}, {kind.scale}"
+    return _casts(
+        f".map({function}, na_action='ignore')",
+        f".cast(polars.Decimal({size}))",
+        f"decimal({size})",
+    )
 
 
 def cast_column(
@@ -273,9 +323,8 @@ def cast_column(
 
 def _float_in_decimals(kind: pa.DataType) -> str:
     return (
-        f"a float, and floats are not exact; give {kind}, such as by .map(lambda x: "
-        "decimal.Decimal(str(x)), na_action='ignore') in pandas, or "
-        f".cast(pl.Decimal({kind.precision}, {kind.scale})) in polars"
+        f"a float, and floats are not exact; give {kind}"
+        f"{_decimal_casts('lambda x: decimal.Decimal(str(x))', kind)}"
     )
 
 

@@ -161,7 +161,7 @@ def _check_type(argument: str, field: pa.Field) -> None:
             form = "%Y-%m-%d" if argument == "partition_by" else "%Y-%m-%d %H:%M:%S.%f"
             texts += f", such as by .dt.strftime({form!r})"
         elif pa.types.is_date(kind):
-            texts += ", such as by .astype(str) in pandas"
+            texts += ", such as by .astype('string') in pandas"
         if pa.types.is_floating(kind):
             texts = (
                 "if its values are whole numbers, leave out rows without one and give integers, "

@@ -41,7 +41,10 @@ COMPUTED = (
     f"lower, upper, length, trim and cast{_OR_ARROW}"
 )
 # Remedy in errors of times that are relative to now, or to other times.
-_TIMES = "compute the time first, and write it as a text, such as '2026-03-07 12:30:00'"
+_TIMES = (
+    "compute the time first, and compare the column itself with its text, such as '2026-03-07' for "
+    "a date, or '2026-03-07 12:30:00' for a timestamp"
+)
 _RELATIVE = (
     exp.CurrentDate, exp.CurrentDatetime, exp.CurrentTime, exp.CurrentTimestamp, exp.Interval,
 )  # fmt: skip

@@ -186,7 +186,9 @@ def number_of(text: str) -> Number:
     """
     found = _NUMBER.fullmatch(text)
     if found is None:
-        raise ValueError(f"{_short(text)} is no number")
+        is_nan = text.strip().lower() == "nan"
+        remedy = "call isnan(column) to find NaN" if is_nan else "write one, such as 1.5"
+        raise ValueError(f"{_short(text)} is no number; {remedy}")
     exponent = found["exponent"]
     if len(text) > _MOST_DIGITS or (exponent and abs(int(exponent)) > _MOST_EXPONENT):
         raise ValueError(f"{_short(text)} is a number that no type has")

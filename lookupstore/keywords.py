@@ -39,7 +39,7 @@ WHERE_ADVICE = dict.fromkeys(("filter", "filters", "condition"), "give where=")
 JOIN_ADVICE = {
     **dict.fromkeys(("key", "keys", "by"), "give on="),
     **dict.fromkeys(
-        ("left_on", "right_on"), "give on=, as a dict from column of the rows to key column"
+        ("left_on", "right_on"), "give on=, such as on={'column_of_rows': 'key_column'}"
     ),
     **dict.fromkeys(("suffix", "suffixes"), "give prefix= for the columns that are added"),
     "indicator": "give found=, the name of a column that is true where the key was found",

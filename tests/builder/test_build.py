@@ -1200,7 +1200,7 @@ def test_arguments_of_other_tools_are_errors_with_ours(tmp_path: Path) -> None:
             ("leave it out", lookupstore.open, {"path": path, "key": "id"}),
             ("leave it out", lookupstore.upsert, {"path": path, "key": "id"}),
             ("give on=", store.join, {"rows": rows, "key": "id"}),
-            ("give on=, as a dict", store.join, {"rows": rows, "left_on": "id"}),
+            ("give on=, such as on=", store.join, {"rows": rows, "left_on": "id"}),
             ("give prefix=", store.join, {"rows": rows, "on": "id", "suffixes": ("", "_r")}),
             ("did you mean 'seconds'", store.warm, {"second": 1}),
         )

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lookupstore.builder.bucket_count import bucket_count, check_buckets
 from lookupstore.builder.data_files import file_options, files_to_keep, new_manifest
 from lookupstore.builder.plan import BuildPlan, OnDuplicate, plan_build
-from lookupstore.keywords import with_advice
+from lookupstore.keywords import KEY_ADVICE, WHERE_ADVICE, with_advice
 from lookupstore.quantities import Duration, Size
 from lookupstore.source.opening import open_source
 from lookupstore.source.search import FORMATS
@@ -82,8 +82,8 @@ _log = logging.getLogger(__name__)
 
 def _build_advice(name: str) -> str | None:
     """Return what to write instead of an argument of `lookupstore.build`."""
-    if name not in ("where", "filter"):
-        return None
+    if name not in WHERE_ADVICE and name != "where":
+        return KEY_ADVICE.get(name)
     return (
         "give a DataFrame with these rows, such as spark.read.parquet(path).where(condition); for "
         "a table, follow(table, path, where=...) builds a store of them"

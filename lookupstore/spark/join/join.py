@@ -243,7 +243,9 @@ def _following(asked: LookupJoin, dimension: Dimension, facts: DataFrame) -> Loo
         elif isinstance(dimension, ColumnarFiles) and asked.refresh is None:
             remedy = "open it without version and as_of, and in a catalog that executors reach"
         elif asked.refresh is None:  # a Hudi table
-            remedy = "open it without as_of, or call lookup_join in foreachBatch"
+            remedy = "call lookup_join in foreachBatch"
+            if _is_fixed(dimension):
+                remedy = "open it without as_of"
         warnings.warn(
             f"the stream joins {dimension.path} at {state}, as long as it runs; to join newer "
             f"rows, {remedy}",
@@ -263,6 +265,17 @@ def _has_versions(dimension: Dimension) -> bool:
     except (FormatError, ValueError):  # such as a table of version 6
         return False
     return True
+
+
+def _is_fixed(table: ColumnarFiles | TableLookup) -> bool:
+    """Return whether a table was opened at a time, so that no newer versions can be found."""
+    try:
+        table.position_at(datetime.now(timezone.utc))
+    except FormatError:  # such as a table of version 6
+        return False
+    except ValueError:
+        return True
+    return False
 
 
 @as_argument("store")
@@ -328,6 +341,10 @@ def dimension_of(
 
 def _open_error(store: Dimension, pinned: str) -> ValueError:
     """Return the error for an argument that chooses a version of an open object."""
+    if isinstance(store, ColumnarFiles) and store.is_listed:
+        return ValueError(
+            f"{pinned} is given, but {store.path} names files, which have no versions; leave it out"
+        )
     kind = type(store).__name__
     return ValueError(
         f"{pinned} is given, but store is an open {kind}; open it with {pinned}, or pass its path"

@@ -586,3 +586,5 @@ def test_arguments_are_those_of_build_without_what_spark_settles():
     for name in ("where", "filter"):
         with pytest.raises(TypeError, match=rf"no argument '{name}'; .*spark.read.*\.where\("):
             build_store("a.parquet", "s", key="id", **{name: "id > 1"})
+    with pytest.raises(TypeError, match=r"no argument 'on'; give key=$"):
+        build_store("a.parquet", "s", on="id")

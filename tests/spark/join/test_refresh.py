@@ -489,8 +489,9 @@ def test_what_a_hudi_table_cannot_be_asked(spark: SparkSession, tmp_path: Path) 
         lookup_join(facts, old, "id", refresh="per_batch")
     (tmp_path / "arriving").mkdir()
     stream = spark.readStream.schema("id long").parquet(f"file://{tmp_path}/arriving")
-    for given in (fixed, old):
-        with pytest.warns(UserWarning, match="at one commit, .* call lookup_join in foreach"):
+    remedies = {fixed: "open it without as_of", old: "call lookup_join in foreachBatch"}
+    for given, remedy in remedies.items():
+        with pytest.warns(UserWarning, match=f"at one commit, .*; to join newer rows, {remedy}$"):
             lookup_join(stream, given, "id")
 
 

@@ -335,7 +335,7 @@ def test_misses_are_looked_up_again_in_newer_versions(
         ({"max_staleness": "old"}, "max_staleness is 'old'; give a number of seconds"),
         ({"on_miss": "explode"}, "on_miss is 'explode'; give 'null', 'drop', 'raise' or"),
         ({"on_miss": ("retry", 0, 1)}, "on_miss is .*'retry', attempts, delay"),
-        ({"on_miss": "raise", "how": "semi"}, "on_miss is 'raise', which is not for a semi join"),
+        ({"on_miss": "raise", "how": "semi"}, "on_miss is 'raise', which is for left and inner joins"),
         (
             {"found": "known", "how": "anti"},
             "found is 'known'; anti joins add no columns: leave",

@@ -7,7 +7,7 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -308,14 +308,29 @@ def test_misses_are_looked_up_again_in_newer_versions(
     spark: SparkSession, transport: str, tmp_path: Path
 ) -> None:
     publish(tmp_path / "s", 1).close()
+    answered = tmp_path / "answered"
+
+    def noted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            answered.touch()
+            yield batch
+
+    def publish_after_the_first_answer() -> None:
+        while not answered.exists():
+            time.sleep(0.05)
+        time.sleep(2)
+        publish(tmp_path / "s", 2, keys=120).close()
+
     facts = spark.range(0, 120, numPartitions=2)
     metrics = LookupMetrics(spark)
     joined = lookup_join(
-        facts, tmp_path / "s", "id", on_miss=("retry", 20, 0.5), metrics=metrics, found="known"
+        facts, tmp_path / "s", "id", on_miss=("retry", 40, 0.5), metrics=metrics, found="known"
     )
-    publisher = threading.Timer(2, lambda: publish(tmp_path / "s", 2, keys=120).close())
+    publisher = threading.Thread(target=publish_after_the_first_answer, daemon=True)
     publisher.start()
-    rows = {row.id: row for row in joined.collect()}
+    # The first half of the rows has no misses, and is answered while the others are asked again.
+    noting = joined.mapInArrow(noted, joined.schema)
+    rows = {row.id: row for row in noting.collect()}
     publisher.join()
     assert {id: (row.v, row.known) for id, row in rows.items()} == {
         id: (1 if id < 100 else 2, True) for id in range(120)
@@ -335,7 +350,10 @@ def test_misses_are_looked_up_again_in_newer_versions(
         ({"max_staleness": "old"}, "max_staleness is 'old'; give a number of seconds"),
         ({"on_miss": "explode"}, "on_miss is 'explode'; give 'null', 'drop', 'raise' or"),
         ({"on_miss": ("retry", 0, 1)}, "on_miss is .*'retry', attempts, delay"),
-        ({"on_miss": "raise", "how": "semi"}, "on_miss is 'raise', which is for left and inner joins"),
+        (
+            {"on_miss": "raise", "how": "semi"},
+            "on_miss is 'raise', which is for left and inner joins",
+        ),
         (
             {"found": "known", "how": "anti"},
             "found is 'known'; anti joins add no columns: leave",

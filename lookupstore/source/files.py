@@ -41,7 +41,7 @@ from lookupstore.source.search import (
     shown_path,
 )
 from lookupstore.source.skipping import StatisticsFilter
-from lookupstore.source.source import Source, meeting, type_name, with_checked_texts
+from lookupstore.source.source import NeededFields, Source, meeting, type_name, with_checked_texts
 from lookupstore.source.table_objects import opened_table
 from lookupstore.source.table_readers import READABLE
 from lookupstore.source.text_limits import TextLimits
@@ -61,7 +61,7 @@ _THREADS = 16
 _TEXT_RATIO = 4
 
 #: Function that yields the columns of a schema, in its types.
-_Read: TypeAlias = "Callable[[pa.Schema], Iterator[pa.RecordBatch]]"
+_Read: TypeAlias = "Callable[..., Iterator[pa.RecordBatch]]"
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,12 @@ def _streams_source(
         limits = replace(text.limits, compressed=identity.nbytes)
         return open_stream(handle, file.shown, limits, text.dialect)
 
-    def read(wanted: pa.Schema, *, known: Container[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read(
+        wanted: pa.Schema,
+        *,
+        known: Container[str] | None = None,
+        needed: NeededFields | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         for file, identity in files:
             with ExitStack() as stack:
                 with file.reading(what):
@@ -316,7 +321,7 @@ def _streams_source(
                 names = stream.schema.names
                 if known is not None and set(wanted.names).issubset([*names, MISFITS]):
                     check_no_others(names, known, file.shown)
-                yield from _each(stream.read(wanted), partial(file.reading, what))
+                yield from _each(_rows_of(stream, wanted, needed), partial(file.reading, what))
 
     address, identity = files[0]
     with address.reading(what), ExitStack() as stack:
@@ -368,8 +373,8 @@ def object_source(file: Any, text: TextForm) -> Source:
     with reading(shown, what, local=True):
         stream = open_stream(file, shown, text.limits, text.dialect)
 
-    def read(wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-        return _each(stream.read(wanted), lambda: reading(shown, what, local=True))
+    def read(wanted: pa.Schema, *, needed: NeededFields | None = None) -> Iterator[pa.RecordBatch]:
+        return _each(_rows_of(stream, wanted, needed), lambda: reading(shown, what, local=True))
 
     source = Source(stream.schema, shown, _selected(stream.schema, read), lambda: None)
     return _of_text(source, read, stream) if stream.is_text else source
@@ -402,12 +407,18 @@ def _of_text(source: Source, read: _Read, stream: Stream) -> Source:
 
     Args:
         source: Source in its own types.
-        read: Function that reads columns of a schema.
+        read: Function that reads columns of a schema, with needed fields as `needed`.
         stream: Rows of the file, or of the first one.
     """
 
-    def in_schema(schema: pa.Schema) -> Source:
-        made = replace(source, schema=schema, batches=_selected(schema, read), every_column=None)
+    def needing(schema: pa.Schema) -> Callable[[NeededFields], Source] | None:
+        return None if stream.read_needing is None else partial(in_schema, schema)
+
+    def in_schema(schema: pa.Schema, needed: NeededFields | None = None) -> Source:
+        rows = _selected(schema, partial(read, needed=needed))
+        made = replace(
+            source, schema=schema, batches=rows, every_column=None, needing=needing(schema)
+        )
         if not stream.reports_misfits or MISFITS in schema.names:
             return made
         reported = schema.append(pa.field(MISFITS, pa.string()))
@@ -416,12 +427,43 @@ def _of_text(source: Source, read: _Read, stream: Stream) -> Source:
     def in_others(wanted: pa.Schema) -> Source:
         return in_schema(
             pa.schema(
-                wanted.field(one.name).with_nullable(True) if one.name in wanted.names else one
+                one.with_type(_with_fields(one.type, wanted.field(one.name).type))
+                if one.name in wanted.names
+                else one
                 for one in source.schema
             )
         )
 
-    return replace(source, in_types=in_others)
+    return replace(source, in_types=in_others, needing=needing(source.schema))
+
+
+def _with_fields(found: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """Return a wanted type, whose structs have the fields that were found in JSON."""
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        item = wanted.value_field
+        return pa.list_(item.with_type(_with_fields(found.value_type, item.type)))
+    if not (pa.types.is_struct(found) and pa.types.is_struct(wanted)):
+        return wanted
+    others = {one.name: one for one in wanted}
+    fields = {
+        one.name: others[one.name].with_type(_with_fields(one.type, others[one.name].type))
+        if one.name in others
+        else one
+        for one in found
+    }
+    # With the same fields, their order is that of the wanted type.
+    return pa.struct(
+        [fields[name] for name in (others if fields.keys() == others.keys() else fields)]
+    )
+
+
+def _rows_of(
+    stream: Stream, wanted: pa.Schema, needed: NeededFields | None
+) -> Iterator[pa.RecordBatch]:
+    """Return columns of a stream, after a check of the needed fields if there are any."""
+    if needed is None or stream.read_needing is None:
+        return stream.read(wanted)
+    return stream.read_needing(wanted, needed)
 
 
 def _each(

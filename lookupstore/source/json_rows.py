@@ -25,7 +25,7 @@ from lookupstore.arrow.texts import first_bad_text
 from lookupstore.source._json import JsonShape, open_value
 from lookupstore.source.csv_dialect import USUAL, CsvDialect
 from lookupstore.source.reading import check_names, check_there, fitted
-from lookupstore.source.source import one_line
+from lookupstore.source.source import NeededFields, one_line
 from lookupstore.source.text_limits import BY_DEFAULT, MOST_DEPTH, TextLimits, depth_error
 from lookupstore.source.text_values import RECODE, typed
 
@@ -93,13 +93,21 @@ class JsonRows:
             (name, self._exact(kind, name, lost[name])) for name, kind in fields
         )
 
-    def read(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, wanted: pa.Schema, needed: NeededFields | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield columns of the rows in the types of a schema.
 
         Call this method once.
 
+        Args:
+            wanted: Columns to read.
+            needed: Fields that every row needs, even if its value is null. None: no field; a field
+                that a row lacks is null.
+
         Raises:
-            ValueError: If a column is missing, or a value is not UTF-8 or not of its type.
+            ValueError: If a column is missing, a row lacks a needed field, or a value is not UTF-8
+                or not of its type.
             FormatError: If a row is nested too deeply, or too long.
         """
         schema = pa.schema(self._known(field, wanted) for field in self.schema)
@@ -112,6 +120,8 @@ class JsonRows:
                 for place, numbers in places.items():
                     self._check_floats(name, place, numbers)
             check_there(rows.schema.names, wanted, self._name)
+            if needed is not None:
+                self._check_fields(piece, rows.select(wanted.names), needed)
             for batch in rows.to_batches():
                 columns = [
                     self._fitted(
@@ -231,6 +241,26 @@ class JsonRows:
                         f"source: {self._name}: the column {found.path!r} is not UTF-8 in row "
                         f"{self._rows + 1 + found.row}: {found.value[:_SHOWN]!r}; {RECODE}"
                     )
+
+    def _check_fields(self, piece: bytes, rows: pa.Table, needed: NeededFields) -> None:
+        """Check that no row of a piece lacks a field that other rows have.
+
+        Fields of structs in lists are not checked.
+        """
+        # Arrow reads a field that is missing as null.
+        if not any(_has_nulls(chunk) for column in rows.columns for chunk in column.chunks):
+            return
+        for row, value in enumerate(_objects(piece), self._rows + 1):
+            if value.get(needed.unless) is True:
+                continue
+            fields = (field for field in rows.schema if field.name not in needed.optional)
+            path = _missing_field(value, fields)
+            if path is not None:
+                raise ValueError(
+                    f"source: {self._name}: row {row} has no {path!r}, which other rows have, so "
+                    "that its value is not known; put rows with the same fields into a file of "
+                    "their own, or write null where a value is to be null"
+                )
 
     def _numbers(self, piece: bytes, rows: pa.Table) -> dict[str, dict[_Place, _Numbers]]:
         """Return the numbers that Arrow may have changed, by column and place.
@@ -410,6 +440,26 @@ def _floats(array: pa.Array) -> Iterator[pa.Array]:
     elif pa.types.is_struct(array.type):
         for child in array.flatten():
             yield from _floats(child)
+
+
+def _has_nulls(array: pa.Array) -> bool:
+    """Return whether an array, or a field of its structs, has a null."""
+    if array.null_count:
+        return True
+    return pa.types.is_struct(array.type) and any(map(_has_nulls, array.flatten()))
+
+
+def _missing_field(value: dict[str, Any], fields: Iterable[pa.Field]) -> str | None:
+    """Return the path of the first field that an object lacks, also inside of structs."""
+    for field in fields:
+        if field.name not in value:
+            return str(field.name)
+        one = value[field.name]
+        if isinstance(one, dict) and pa.types.is_struct(field.type):
+            path = _missing_field(one, field.type)
+            if path is not None:
+                return f"{field.name}.{path}"
+    return None
 
 
 def _may_lose(floats: pa.Array) -> bool:

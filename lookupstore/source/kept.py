@@ -125,6 +125,7 @@ class KeptRows:
             every_column=None,
             folders_with_texts=None,
             with_misfits=None,
+            needing=None,
         )
 
     def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -106,6 +106,8 @@ LOSSES = (
     Loss("JSON lines", "times", EXACT, "text"),
     Loss("JSON lines", "fields that no row of the first megabyte has", REFUSED,
          "pass `pyarrow.json.read_json(...)` with an `explicit_schema`, or give `--types`"),
+    Loss("JSON lines", "fields that a row lacks, and other rows have", NOTED,
+         "null; a write to a Hudi table with `missing=\"keep\"` refuses the row"),
     Loss("JSON lines", "texts and numbers in one column", REFUSED,
          "write all values of the column as texts"),
     Loss("JSON lines", "arrays, or one array of all rows", REFUSED,

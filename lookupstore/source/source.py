@@ -15,6 +15,19 @@ from lookupstore.filters.row_filter import RowFilter
 
 
 @dataclass(frozen=True)
+class NeededFields:
+    """The fields that each row of a file needs: those that other rows have.
+
+    Attributes:
+        optional: Columns that a row may lack.
+        unless: Column whose value true exempts a row.
+    """
+
+    optional: frozenset[str]
+    unless: str
+
+
+@dataclass(frozen=True)
 class Source:
     """An input that has been opened.
 
@@ -48,6 +61,8 @@ class Source:
             for which a row has a value that is not of its type; that value is null. Do not read
             this source afterwards. None: A value cannot be of another type, or raises an error.
         has_misfits: Whether the last column is such a column, and not one of the rows.
+        needing: Function that returns the source with a check that each row has the needed fields.
+            Do not read this source afterwards. None: Every row has every column.
         filtered: Function that returns the source with only the rows that meet a condition, without
             reading files and row groups that statistics rule out. None: All rows are read.
     """
@@ -67,6 +82,7 @@ class Source:
     folders_with_texts: Callable[[pa.Schema], Source] | None = None
     with_misfits: Callable[[], Source] | None = None
     has_misfits: bool = False
+    needing: Callable[[NeededFields], Source] | None = None
     filtered: Callable[[RowFilter], Source] | None = None
 
 
@@ -105,6 +121,7 @@ def meeting(source: Source, condition: RowFilter) -> Source:
         every_column=None,
         folders_with_texts=None,
         with_misfits=None,
+        needing=None,
         filtered=None,
     )
 

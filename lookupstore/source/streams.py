@@ -21,6 +21,7 @@ from lookupstore.source.csv_dialect import USUAL, CsvDialect
 from lookupstore.source.csv_rows import CsvRows
 from lookupstore.source.json_rows import JsonRows
 from lookupstore.source.reading import check_names, check_once, check_there, fitted
+from lookupstore.source.source import NeededFields
 from lookupstore.source.text_limits import BY_DEFAULT, TextLimits
 from lookupstore.source.text_values import MISFITS
 
@@ -58,12 +59,15 @@ class Stream:
         read: Function that yields the columns of `schema`, or of a part of it, in the types of the
             schema that it is called with. Call it once.
         reports_misfits: Whether `read` can report values that are not of their type in `MISFITS`.
+        read_needing: Function like `read` that refuses rows without needed fields. None: Every row
+            has every column.
     """
 
     schema: pa.Schema
     is_text: bool
     read: Callable[[pa.Schema], Iterator[pa.RecordBatch]]
     reports_misfits: bool = False
+    read_needing: Callable[[pa.Schema, NeededFields], Iterator[pa.RecordBatch]] | None = None
 
 
 def open_stream(
@@ -127,7 +131,7 @@ def open_stream(
             raise ValueError(f"source: {name} is JSON lines; separators and such are of CSV")
         objects = JsonRows(blocks, name, limits, dialect)
         check_once(objects.schema.names, name)
-        return Stream(objects.schema, True, objects.read)
+        return Stream(objects.schema, True, objects.read, read_needing=objects.read)
     rows = CsvRows(blocks, name, limits, dialect)
     check_once(rows.names, name)
 

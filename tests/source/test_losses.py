@@ -31,6 +31,7 @@ GOLDEN = TESTS / "golden" / "sources"
 
 # Lines that other tests show, by their files and names.
 SHOWN = """
+JSON lines: fields that a row lacks, and other rows have | hudi/write/test_missing_columns.py::test_lines_of_json_that_lack_a_field_keep_no_value
 every source: text that is not UTF-8 | arrow/test_texts.py::test_the_error_names_column_row_and_remedy
 Parquet: INT96 timestamps | source/test_foreign_files.py::test_int96_is_an_instant_in_microseconds
 Parquet: nanoseconds in INT96 | source/test_foreign_files.py::test_int96_with_nanoseconds_is_refused_by_row

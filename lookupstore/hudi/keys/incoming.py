@@ -45,7 +45,7 @@ from lookupstore.hudi.options import EVENT_TIME, TableOptions
 from lookupstore.keys.arguments import unknown_form_error
 from lookupstore.source.kept import opened
 from lookupstore.source.opening import UnknownSourceError, in_columns, in_types
-from lookupstore.source.source import Source
+from lookupstore.source.source import NeededFields, Source
 from lookupstore.source.text_values import MISFITS
 
 Rows = npt.NDArray[np.int64]
@@ -220,6 +220,12 @@ class IncomingRows:
     ) -> None:
         def open_rows(rows: Any) -> Source:
             source = in_columns(rows, known.columns)
+            if missing == KEEP and keeps and source.needing is not None:
+                # Nulls in place of fields that a row lacks would replace values that are kept.
+                # Rows without a key or an ordering value have errors of their own.
+                optional = {IS_DELETED, *options.record_key, precombine_of(options) or IS_DELETED}
+                needed = NeededFields(frozenset(optional), unless=IS_DELETED)
+                source = source.needing(needed)
             if errors is None or source.with_misfits is None:
                 return source
             return source.with_misfits()

@@ -5,6 +5,8 @@ The oracle is a dict of rows; the other reader is hudi-rs.
 
 from __future__ import annotations
 
+import io
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -264,3 +266,63 @@ def test_what_is_kept_as_a_dict_has_it(
             assert stored(table) == [model[place] for place in sorted(model)], (case, step)
         assert_same_rows(table.scan(), other_scan(tmp_path / f"t{case}"))
     assert spilled
+
+
+def as_lines(*rows: Any) -> io.BytesIO:
+    return io.BytesIO("\n".join(map(json.dumps, rows)).encode())
+
+
+def test_lines_of_json_that_lack_a_field_keep_no_value(tmp_path: Path) -> None:
+    """Arrow reads the field as null, and a null would replace the stored value."""
+    table = make(tmp_path / "t", partition_by=[])
+    table.insert(first_rows())
+    before = stored(table)
+    mixed = [{"id": 0, "day": "a", "hits": 7}, {"id": 1, "day": "a", "value": "new"}]
+    (tmp_path / "mixed.jsonl").write_bytes(as_lines(*mixed).read())
+    for rows in (as_lines(*mixed), str(tmp_path / "mixed.jsonl")):
+        with pytest.raises(ValueError, match=r"row 1 has no 'value', which other rows have, so"):
+            table.upsert(rows, missing="keep")
+    nested = [
+        {"id": 0, "at": {"x": 5, "y": None}},
+        {"id": 1, "at": None},
+        {"id": 2, "at": {"y": "t"}},
+    ]
+    with pytest.raises(ValueError, match=r"row 3 has no 'at\.x', which other rows have"):
+        table.upsert(as_lines(*nested), missing="keep")
+    assert stored(table) == before
+
+    # The remedies: rows with the same fields, one write each, or a null.
+    table.upsert(as_lines(mixed[0]), missing="keep")
+    table.upsert(as_lines({**mixed[1], "hits": None}), missing="keep")
+    assert stored(table)[:2] == [
+        before[0] | {"hits": 7},
+        before[1] | {"value": "new", "hits": None},
+    ]
+    # Elsewhere a field that a line lacks is null: no stored value is to be kept.
+    table.insert(as_lines({"id": 8, "day": "a", "hits": 7}, {"id": 9, "day": "a"}), missing="keep")
+    table.upsert(
+        as_lines({"id": 0, "day": "a", "hits": 1}, {"id": 1, "day": "a"}), missing="null"
+    )
+    assert [row["hits"] for row in stored(table) if row["id"] in (0, 1, 8, 9)] == [1, None, 7, None]
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
+
+
+def test_lines_of_json_that_delete_need_their_key_only(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", partition_by=[])
+    table.insert(first_rows())
+    rows = as_lines({"id": 0, "hits": 7}, {"id": 2, "_hoodie_is_deleted": True})
+    done = table.upsert(rows, missing="keep")
+    assert (done.rows_updated, done.rows_deleted) == (1, 1)
+    assert [row["hits"] for row in stored(table)] == [7, 1]
+
+
+def test_structs_in_json_lines_may_lack_fields_that_are_kept(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", partition_by=[])
+    table.insert(first_rows())
+    with pytest.raises(ValueError, match=r"rows lack columns of the table: .*'at\.x'"):
+        table.upsert(as_lines({"id": 1, "at": {"y": "t"}}))
+    table.upsert(as_lines({"id": 1, "at": {"y": "t"}}), missing="keep")
+    assert stored(table)[1]["at"] == {"x": 1, "y": "t"}
+    table.upsert(as_lines({"id": 1, "at": {"y": "u", "x": 3}}), missing="keep")
+    assert stored(table)[1]["at"] == {"x": 3, "y": "u"}
+    assert_same_rows(table.scan(), other_scan(tmp_path / "t"))

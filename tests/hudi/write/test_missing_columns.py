@@ -300,9 +300,7 @@ def test_lines_of_json_that_lack_a_field_keep_no_value(tmp_path: Path) -> None:
     ]
     # Elsewhere a field that a line lacks is null: no stored value is to be kept.
     table.insert(as_lines({"id": 8, "day": "a", "hits": 7}, {"id": 9, "day": "a"}), missing="keep")
-    table.upsert(
-        as_lines({"id": 0, "day": "a", "hits": 1}, {"id": 1, "day": "a"}), missing="null"
-    )
+    table.upsert(as_lines({"id": 0, "day": "a", "hits": 1}, {"id": 1, "day": "a"}), missing="null")
     assert [row["hits"] for row in stored(table) if row["id"] in (0, 1, 8, 9)] == [1, None, 7, None]
     assert_same_rows(table.scan(), other_scan(tmp_path / "t"))
 

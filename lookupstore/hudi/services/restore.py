@@ -164,6 +164,9 @@ def _check_savepoint(view: TableView, savepoint: str) -> None:
         remedy = "to go back without one, roll back each later commit, the newest first"
         if any(one.time == savepoint for one in view.timeline.writes()):
             remedy = f"make one with savepoint({savepoint!r}), then restore to it"
+        elif any(one.time == savepoint for one in view.archive.instants()):
+            # Neither a savepoint nor a rollback reaches an archived commit.
+            remedy = "its commit is archived: write rows that undo what came after it"
         raise ValueError(
             f"instant is {savepoint!r}, which has no savepoint; savepoints: "
             f"{', '.join(known) or 'none'}; {remedy}"

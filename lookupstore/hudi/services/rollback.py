@@ -172,6 +172,11 @@ def roll_back_named(view: TableView, time: str, lock: TableLock) -> Instant:
     """
     found = [one for one in view.timeline if one.time == time and one.is_write]
     if not found:
+        if any(one.time == time and one.is_write for one in view.archive.instants()):
+            raise ValueError(
+                f"instant is {time!r}, whose commit is archived, in {view.archive.shown}, so it "
+                "cannot be undone; write rows that undo what it did"
+            )
         # A rollback removes its commit from the timeline.
         raise ValueError(
             f"instant is {time!r}, which is no commit, or is rolled back already; give the time of "

@@ -219,6 +219,23 @@ def test_what_cannot_be_taken_back(tmp_path: Path) -> None:
         table.table.rollback(third.time)
 
 
+def test_an_archived_commit_is_named_as_such(tmp_path: Path) -> None:
+    """Neither a rollback nor a savepoint reaches it, so the remedy is another one."""
+    table = HudiTable.create(tmp_path / "t", pa.schema({"id": pa.int64()}), record_key="id")
+    first = table.insert({"id": [1]}).instant
+    assert first is not None
+    for at in (2, 3, 4):
+        table.insert({"id": [at]})
+    table.archive(min_commits=1, max_commits=1)
+    with pytest.raises(ValueError, match=r"is archived, in .*; write rows that undo what it did$"):
+        table.rollback(first)
+    with pytest.raises(ValueError, match="its commit is archived: write rows that undo what came"):
+        table.restore(first)
+    # The remedy.
+    table.delete([2, 3, 4])
+    assert table.scan(columns=["id"])["id"].to_pylist() == [1]
+
+
 @pytest.mark.parametrize("action", ["commit", "replacecommit"])
 def test_what_was_replaced_is_gone(tmp_path: Path, action: str) -> None:
     """Whoever removed it, by whatever rule."""

@@ -149,6 +149,7 @@ class WriteOptions:
             raise ValueError("sort_by names columns, but sort_mode is 'none'; give 'global_sort'")
         if type(self.retries) is not int or self.retries < 0:
             raise ValueError(f"retries is {self.retries!r}; give a whole number, at least 0")
+        _check_metadata(self.extra_metadata)
         object.__setattr__(self, "memory", bytes_of(self.memory, "memory", least=MIN_MEMORY))
         check_choice(self.metadata)
 
@@ -164,6 +165,20 @@ class WriteOptions:
             return self.combine
         overwrites = operation in (INSERT_OVERWRITE, INSERT_OVERWRITE_TABLE)
         return overwrites or (operation != BULK_INSERT and self.looks_up(operation))
+
+
+def _check_metadata(given: object) -> None:
+    """Check that the texts that a commit stores are texts."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"extra_metadata is {given!r}; give a dict of texts")
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise TypeError(f"extra_metadata has the name {name!r}; give a text, {str(name)!r}")
+        if not isinstance(value, str):
+            raise TypeError(
+                f"extra_metadata has {value!r} for {name!r}; give a text, such as {str(value)!r}, "
+                "or leave it out"
+            )
 
 
 def with_missing(options: WriteOptions, missing: Missing | None) -> WriteOptions:

@@ -103,6 +103,15 @@ def test_a_result_says_what_was_done(tmp_path: Path, version: int) -> None:
     assert set(second.seconds) == {"read", "tag", "plan", "write", "commit"}
 
 
+@pytest.mark.parametrize("given", [{"batch": 17}, {"batch": None}, {17: "batch"}, ["batch"], "17"])
+def test_extra_metadata_is_texts(given: Any) -> None:
+    """Other values would fail in the commit, after all files are written."""
+    with pytest.raises(
+        TypeError, match=r"^extra_metadata (is|has) .*; give a (text|dict of texts)"
+    ):
+        WriteOptions(extra_metadata=given)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_the_timeline_says(tmp_path: Path, version: int) -> None:
     table = make(tmp_path / "t", version=version)

@@ -163,6 +163,10 @@ _SPOKEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     ),
     r"(the column '(.+?)' is .*); make it pa\.string\(\) in the schema, and cast its values to "
     r"strings(, such as by .*)?": r"\1; give --types \2=text, or --like a file that has it as text",
+    r"create the table with a zone, such as by \.dt\.tz_localize\('UTC'\)": (
+        "give --zone UTC with a file of CSV or JSON lines, or --like a file whose timestamps have "
+        "a zone"
+    ),
     r"or to a copy: HudiTable\.create.*": "or to a copy of its rows",
     r"^record_key is empty; give the": "--key is not given: give the",
     r"^by is \(\); give the": "--by is not given: give the",

@@ -101,7 +101,7 @@ def create(
     )
     arguments = {_ARGUMENTS.get(flag, flag): value for flag, value in given.items()}
     source = text.source_of([like])
-    with echoed_info("lookupstore.hudi.keys.new_columns"):
+    with echoed_info("lookupstore.hudi.keys.new_columns", said=spoken):
         try:
             table = HudiTable.create(path, source, **arguments, options=hoodie)
         except TypeError as error:

@@ -76,26 +76,38 @@ def echo_traceback(error: BaseException) -> None:
 
 
 class _EchoHandler(logging.Handler):
-    """A handler of the warnings of loggers that have no configuration."""
+    """A handler that prints records, such as the warnings of loggers without configuration.
+
+    Args:
+        level: Level from which records are printed.
+        said: Function that returns a message as it is printed.
+    """
+
+    def __init__(self, level: int, said: Callable[[str], str] = str) -> None:
+        super().__init__(level)
+        self._said = said
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record on standard error."""
-        echo(record.getMessage(), err=True)
+        echo(self._said(record.getMessage()), err=True)
         if record.exc_info and record.exc_info[1] is not None:
             echo_traceback(record.exc_info[1])
 
 
 @contextmanager
 def echoed_info(
-    name: str, is_wanted: Callable[[logging.LogRecord], bool] = lambda _: True
+    name: str,
+    is_wanted: Callable[[logging.LogRecord], bool] = lambda _: True,
+    said: Callable[[str], str] = str,
 ) -> Iterator[None]:
     """Print also the information of one logger with `echo` while the block runs.
 
     Args:
         name: Name of the logger.
         is_wanted: Function that returns whether to print a record.
+        said: Function that returns a message as it is printed.
     """
-    log, handler = logging.getLogger(name), _EchoHandler(logging.INFO)
+    log, handler = logging.getLogger(name), _EchoHandler(logging.INFO, said)
     handler.addFilter(is_wanted)
     before = log.level
     log.addHandler(handler)

@@ -1173,3 +1173,13 @@ def test_a_table_of_times_without_a_zone_is_made_with_a_note(tmp_path: Path) -> 
         assert made.exit_code == 0
         assert json.loads(made.stdout)["record_key"] == "id"
         assert ("hudi-rs 0.5 cannot open the table" in made.stderr) == noted
+        assert "tz_localize" not in made.stderr
+
+
+def test_the_remedy_for_times_without_a_zone_is_an_option(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id,at\n1,2026-03-01 10:00:00\n")
+    given = ["--like", tmp_path / "rows.csv", "--key", "id"]
+    noted = run("create", tmp_path / "a", *given)
+    said = " ".join(noted.stderr.split())
+    assert "if you need it, give --zone UTC with a file of CSV or JSON lines, or --like" in said
+    assert run("create", tmp_path / "b", *given, "--zone", "UTC").stderr == ""

@@ -11,7 +11,9 @@ Source: org.apache.hudi.HoodieSparkSqlWriter (modes, and how a table comes to be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +45,14 @@ _OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", *_OVERWRITES, "delet
 
 _CHOICES = tuple(name for name, choice in WRITE_CHOICES.items() if choice.in_spark)
 _KNOWN = ("path", "operation", *_CHOICES, "storage_options")
+# Remedies for methods of `HudiTable`, with their equivalents here.
+_REMEDIES = {
+    r"pass (?:metadata='\w+', to a write in |lock='\w+', to a write in |metadata='\w+' in )?"
+    r"options=WriteOptions\((\w+)=([\w']+)\)": r"set option('\1', \2)",
+    r"make it pa\.string\(\) in the schema, and cast its values to strings(, such as by .*)?": (
+        "cast it to string"
+    ),
+}
 
 
 @dataclass
@@ -110,7 +120,8 @@ class HudiWriter(datasource.DataSourceArrowWriter):
                 table.delete_partition(paths, options=self._options)
             else:
                 rows = self._staged.read(files, self._columns)
-                getattr(table, self._operation)(rows, options=self._options)
+                with _remedies_in_options():
+                    getattr(table, self._operation)(rows, options=self._options)
         finally:
             # The write is committed, or its error is raised.
             with optional(
@@ -121,6 +132,31 @@ class HudiWriter(datasource.DataSourceArrowWriter):
     def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:
         """Delete the staged rows, regardless of the outcome of the write."""
         self._staged.delete()
+
+
+def _in_options(message: str) -> str:
+    """Return a message of a method of `HudiTable` with remedies for options of `df.write`.
+
+    >>> _in_options("to add it, pass options=WriteOptions(evolve=True)")
+    "to add it, set option('evolve', True)"
+    """
+    for argument, option in _REMEDIES.items():
+        message = re.sub(argument, option, message)
+    return message
+
+
+@contextmanager
+def _remedies_in_options() -> Iterator[None]:
+    """Raise errors of the block with remedies for options of `df.write`."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if type(error) not in (ValueError, TypeError):
+            raise
+        said = _in_options(str(error))
+        if said == str(error):
+            raise
+        raise type(error)(said) from error
 
 
 def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> HudiWriter:
@@ -138,6 +174,11 @@ def planned_write(options: Mapping[str, str], schema: StructType, *, overwrite: 
         FileNotFoundError: If there is no table to delete from.
         FormatError: If the table cannot be written to.
     """
+    with _remedies_in_options():
+        return _planned(options, schema, overwrite=overwrite)
+
+
+def _planned(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> HudiWriter:
     hudi, ours = told_apart(dict(options))
     unknown = sorted(set(ours) - set(_KNOWN))
     if unknown:

@@ -145,7 +145,10 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) ->
         saved(rows.mapInArrow(fails, COLUMNS), path)
     for bad, text in (
         (rows_in(spark, [(None, "a", 1.0, "y"), (2, "a", 1.0, "y")]), "has no record key"),
-        (rows.selectExpr("*", "1 AS n"), "the table has no column 'n'"),
+        (
+            rows.selectExpr("*", "1 AS n"),
+            r"the table has no column 'n'; to add it, set option\('evolve', True\); to leave",
+        ),
         (rows.drop("day"), "rows have no column 'day'"),
     ):
         with pytest.raises(PySparkException, match=text):
@@ -154,6 +157,9 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) ->
     assert len(instants(path)) == 1
     assert not list((path / ROWS).iterdir())
     check(path)
+    dated = rows.selectExpr("*", "current_date() AS d")
+    with pytest.raises(PySparkException, match="'d' is date32.*; cast it to string"):
+        saved(dated, tmp_path / "new", **NEW | {f"{WRITE}.partitionpath.field": "d"})
 
 
 def test_bad_options_say_what_is_right(spark: SparkSession, tmp_path: Path) -> None:

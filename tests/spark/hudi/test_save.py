@@ -158,7 +158,7 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) ->
     assert not list((path / ROWS).iterdir())
     check(path)
     dated = rows.selectExpr("*", "current_date() AS d")
-    with pytest.raises(PySparkException, match="'d' is date32.*; cast it to string"):
+    with pytest.raises(PySparkException, match=r"'d' is date32.*; cast it to string"):
         saved(dated, tmp_path / "new", **NEW | {f"{WRITE}.partitionpath.field": "d"})
 
 

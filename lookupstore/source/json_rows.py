@@ -228,6 +228,9 @@ class JsonRows:
         shown = line.strip()[:_SHOWN].decode(errors="replace")
         if name is not None and _TWO_TYPES.search(said):  # no schema reads these
             remedy = _one_type(name)
+        elif name is not None and schema is not None and name in schema.names:
+            kind = schema.field(name).type
+            types, remedy = "", f"write values of {kind}, or {_REMEDY}"
         else:
             remedy = f"give an object in each line, or {_REMEDY.removeprefix('give ')}"
         return ValueError(f"source: {self._name}: {said}: {where}: {shown!r}; {types}{remedy}")

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import lookupstore
 from lookupstore.cli import main
-from lookupstore.source.opening import open_source
+from lookupstore.source.opening import in_types, open_source
 
 
 def as_lines(rows: list[dict[str, Any]]) -> bytes:
@@ -143,6 +143,18 @@ def test_texts_and_numbers_in_one_column(
     if not types:
         with pytest.raises(ValueError, match=r"; write all values of 'v' in one type, such as te"):
             read(path.read_bytes())
+
+
+def test_a_fraction_with_too_many_digits_names_the_type_of_its_column() -> None:
+    """The type is that of the destination, not one of the first rows."""
+    known = pa.schema({"id": pa.int64(), "price": pa.decimal128(9, 2)})
+    rows = in_types(io.BytesIO(b'{"id": 1, "price": 1.5}\n{"id": 2, "price": 1.555}\n'), known)
+    with pytest.raises(
+        ValueError, match=r"row 2, column 'price': .*; write values of decimal128\(9, 2\), or give "
+    ) as raised:
+        list(rows.batches(["id", "price"]))
+    assert "object in each line" not in str(raised.value)
+    assert "first rows" not in str(raised.value)
 
 
 def test_numbers_are_no_text(tmp_path: Path) -> None:

@@ -19,7 +19,12 @@ from lookupstore.hudi.view import TableView
 from lookupstore.hudi.write.assignments import Assigned, fixed_columns, planned_assignments
 from lookupstore.hudi.write.hoodie.meaning import GivenOptions, given_options
 from lookupstore.hudi.write.merge_plan import GivenMerge
-from lookupstore.hudi.write.options import Missing, option_advice, with_missing
+from lookupstore.hudi.write.options import (
+    Missing,
+    naming_spill_folder,
+    option_advice,
+    with_missing,
+)
 from lookupstore.hudi.write.plan import (
     BULK_INSERT,
     DELETE,
@@ -393,7 +398,7 @@ class WriteVerbs(ServiceVerbs):
         options = with_missing(given_options(given, self._options, operation), missing)
         # The command line opens its sources, and calls them so.
         name = "source" if isinstance(rows, Source) else "keys" if operation == DELETE else "rows"
-        with as_argument(name):
+        with as_argument(name), naming_spill_folder(options):
             if not is_read_once(rows):
                 return self._written(options, dry_run, operation, lambda write: work(write, rows))
             folder = options.spill_folder or self._location.spill_folder()

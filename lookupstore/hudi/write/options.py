@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
@@ -179,6 +182,23 @@ def _check_metadata(given: object) -> None:
                 f"extra_metadata has {value!r} for {name!r}; give a text, such as {str(value)!r}, "
                 "or leave it out"
             )
+
+
+@contextmanager
+def naming_spill_folder(options: WriteOptions) -> Iterator[None]:
+    """Name the option in the error for a folder to spill to that does not exist."""
+    folder = options.spill_folder
+    try:
+        yield
+    except FileNotFoundError as error:
+        # Files to spill to have no names of their own: only a missing folder hides them.
+        if not folder or error.errno is None or os.path.isdir(folder):
+            raise
+        if os.path.dirname(os.fspath(error.filename or "")) != os.path.normpath(folder):
+            raise
+        raise FileNotFoundError(
+            errno.ENOENT, "spill_folder is not a folder; make it, or give another one", folder
+        ) from error
 
 
 def with_missing(options: WriteOptions, missing: Missing | None) -> WriteOptions:

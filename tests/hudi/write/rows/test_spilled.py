@@ -335,8 +335,11 @@ def test_where_it_spills(tmp_path: Path) -> None:
     table = make(tmp_path / "t", LAYOUTS[0])
     rows = arrow(random_rows(random.Random(1), ROWS, 9000))
     options = WriteOptions(memory=SMALL, spill_folder=str(tmp_path / "is not there"))
-    with pytest.raises(FileNotFoundError, match="is not there"):
+    missing = "spill_folder is not a folder; make it, or give another one: .*is not there'$"
+    with pytest.raises(FileNotFoundError, match=missing):
         table.upsert(rows, options=options)
+    with pytest.raises(FileNotFoundError, match=missing):
+        table.upsert(rows.to_reader(), options=options)
     # Rows that fit go nowhere.
     table.upsert(rows, options=replace(options, memory=1 << 20))
 

@@ -277,6 +277,9 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str, path: str) -> Any:
         raise _no_type_error(
             kind, path, f"whole numbers of {kind.unit}, such as by .astype('int64')"
         )
+    if types.is_interval(kind):
+        typed = "text, or whole numbers, such as epoch_us(column) in DuckDB"
+        raise _no_type_error(kind, path, typed)
     if kind == pa.uint64():
         raise _no_type_error(kind, path, "int64, or decimal(20, 0) for numbers from 2**63 on")
     raise _no_type_error(kind, path, "a type that Hudi tables support")

@@ -131,6 +131,18 @@ def test_casts_that_depend_on_a_session_say_so(tmp_path: Path) -> None:
         assert str(raised.value).endswith(wanted or " in DuckDB"), said
 
 
+def test_intervals_of_duckdb_become_numbers(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        rows = connection.sql("select 1::bigint as id, interval 36 hour as time")
+        with pytest.raises(TypeError, match="; give text, or whole numbers, such as") as raised:
+            HudiTable.create(tmp_path / "t", rows, record_key="id")
+        by = re.search(r"such as (\w+)\(column\) in DuckDB", str(raised.value))[1]
+        made = connection.sql(f"select id, {by}(time) as time from rows")
+        table = HudiTable.create(tmp_path / "t", made, record_key="id")
+        table.upsert(made)
+        assert table.scan(columns="time")["time"].to_pylist() == [36 * 3600 * 10**6]
+
+
 def test_rows_without_required_columns_are_sent_to_a_merge(tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2], "day": ["mo", "tu"], "seen": [5, 5], "hits": [7, 8]})
     table = HudiTable.create(

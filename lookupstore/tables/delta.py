@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from lookupstore.arrow.types import is_bytes
+from lookupstore.arrow.types import bare_type, is_bytes
 from lookupstore.errors import FormatError, listed
 from lookupstore.extras import require
 from lookupstore.source.source import Source
@@ -295,7 +295,9 @@ def _version_of(table: Any) -> _Version:
             f"source: the {description} has a column of type variant, which is not supported; give "
             "its rows as another program reads them"
         )
-    schema = pa.schema([one.remove_metadata() for one in pa.schema(table.schema().to_arrow())])
+    # deltalake returns the metadata of fields in structs in any order.
+    columns = pa.schema(table.schema().to_arrow())
+    schema = pa.schema([pa.field(one.name, bare_type(one.type), one.nullable) for one in columns])
     mode = metadata.configuration.get(_MODE, "none")
     for name in metadata.partition_columns:
         if is_bytes(schema.field(name).type):

@@ -323,6 +323,25 @@ def test_conditions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
+def test_comments_on_fields_of_structs_are_no_columns(tmp_path: Path) -> None:
+    """deltalake returns them in another order each time it opens a table."""
+    said = {name: name for name in ("comment", "unit", "owner", "source")}
+    fields = [deltalake.Field(name, "long", metadata=said) for name in "abcd"]
+    columns = {"id": "long", "at": deltalake.schema.StructType(fields), "old": "long"}
+    schema = deltalake.Schema([deltalake.Field(name, kind) for name, kind in columns.items()])
+    deltalake.DeltaTable.create(tmp_path / "t", schema)
+    inner = pa.struct([(name, pa.int64()) for name in "abcd"])
+    kinds = pa.schema({"id": pa.int64(), "at": inner, "old": pa.int64()})
+    for at in range(3):
+        row = {"id": at, "at": dict.fromkeys("abcd", at), "old": None}
+        deltalake.write_deltalake(
+            tmp_path / "t", pa.Table.from_pylist([row], kinds), mode="append"
+        )
+        with follow(tmp_path / "t", tmp_path / "s", key="id") as store:
+            assert len(store) == at + 1
+            assert rebuilt(store) is None
+
+
 def test_what_makes_a_store_read_all_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table, path = tmp_path / "t", tmp_path / "s"
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lookupstore.arrow.types import bare_type, is_bytes
-from lookupstore.errors import FormatError, listed
+from lookupstore.errors import CorruptionError, FormatError, listed
 from lookupstore.extras import require
 from lookupstore.source.source import Source
 from lookupstore.storage.file_address import FileAddress, written_ns
@@ -52,6 +52,8 @@ _OF_FILES = ("path", "size_bytes", "modification_time", "num_records", "partitio
 _MOST_LOADED = 64 << 20
 # Memory of a deletion vector besides its rows.
 _OF_VECTOR = 256
+# Bytes of a file of the log that are read at a time for its first line.
+_OF_COMMIT = 1 << 14
 # Eight true bits.
 _ALL_TRUE = 0xFF
 _MODE = "delta.columnMapping.mode"
@@ -430,6 +432,27 @@ class TableRoot:
         address = self.address(f"_delta_log/{version:020}.json")
         (info,) = address.filesystem.get_file_info([address.path])
         return (written_ns(info) or 0) / 1e9 if info.type is fs.FileType.File else None
+
+    def committed(self, version: int) -> float:
+        """Return the time in the file of a version, in seconds since 1970.
+
+        Args:
+            version: Number of the version, which has an in-commit timestamp.
+
+        Raises:
+            CorruptionError: If the file has none.
+        """
+        address = self.address(f"_delta_log/{version:020}.json")
+        with address.filesystem.open_input_stream(address.path) as stream:
+            first = b""
+            while b"\n" not in first and (part := stream.read(_OF_COMMIT)):
+                first += part
+        try:
+            return float(json.loads(first.partition(b"\n")[0])["commitInfo"]["inCommitTimestamp"]) / 1000
+        except (ValueError, KeyError, TypeError):
+            raise CorruptionError(
+                address.shown, 0, "a commit with its time", repr(first[:60])
+            ) from None
 
     def path_of(self, uri: str) -> str:
         """Return the path, on its file system, of the file of a URI."""

@@ -2,11 +2,15 @@
 
 Object stores set the time of a file when it becomes visible, whatever the clock of its writer. The
 time that a writer puts into the file can be from long before: it stays while the writer tries again
-after conflicts.
+after conflicts. In-commit timestamps never go back. A table that has them is read as of these: a
+copy of the table has them, too.
+
+Source: "In-Commit Timestamps" in the Delta protocol.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -19,6 +23,9 @@ from lookupstore.tables.commits import AS_OF, VERSION, no_version_error, too_ear
 from lookupstore.tables.delta import TableRoot, opened_at, opened_table, place_of, snapshot_of
 from lookupstore.tables.rows import GONE
 from lookupstore.tables.snapshot import Snapshot
+
+_IN_COMMIT = "delta.enableInCommitTimestamps"
+_IN_COMMIT_SINCE = "delta.inCommitTimestampEnablementVersion"
 
 
 class DeltaCommits:
@@ -180,18 +187,38 @@ class DeltaCommits:
         The history that deltalake shows has whole milliseconds.
         """
         least, most = -1, _version(self.newest())
+        since = self._in_commit_since(most)
+
+        def time_of(version: int) -> float | None:
+            if version >= since and self._written(version) is not None:
+                return self._root.committed(version)
+            return self._written(version)
+
         while least < most:
             middle = (least + most + 1) // 2
-            written = self._written(middle)
+            at = time_of(middle)
             # Files that were removed from the log are older than all others.
-            if written is None or _milliseconds(written) <= _milliseconds(moment):
+            if at is None or _milliseconds(at) <= _milliseconds(moment):
                 least = middle
             else:
                 most = middle - 1
-        if least < 0 or self._written(least) is None:
+        if least < 0 or time_of(least) is None:
             first = f"version {least + 1}"
-            raise too_early_error(self._description, moment, first, self._written(least + 1))
+            raise too_early_error(self._description, moment, first, time_of(least + 1))
         return least
+
+    def _in_commit_since(self, newest: int) -> float:
+        """Return the first version with an in-commit timestamp; infinity if there is none.
+
+        Args:
+            newest: Number of the newest version.
+        """
+        table = self._table
+        if table is None or table.version() != newest:
+            table = opened_at(*self._place, newest)
+        said = table.metadata().configuration
+        is_enabled = said.get(_IN_COMMIT, "false").lower() == "true"
+        return int(said.get(_IN_COMMIT_SINCE, 0)) if is_enabled else math.inf
 
     def elsewhere(self) -> DeltaCommits:
         """Return this object: other processes open the table as this one does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import pickle
@@ -296,6 +297,38 @@ def test_files_have_no_versions(tmp_path: Path) -> None:
             use()
     assert files.at() is files
     assert files.committed_at() == pytest.approx((tmp_path / "1.parquet").stat().st_mtime)
+
+
+def test_in_commit_timestamps_of_a_delta_table(tmp_path: Path, residency: Residency) -> None:
+    """A copy of the table has them, and files with other times."""
+    table = DeltaChanges(tmp_path)
+    for at in range(5):
+        table.commit({1: at}, 1_700_000_000 + 10 * at)
+    said = {"delta.enableInCommitTimestamps": "true",
+            "delta.inCommitTimestampEnablementVersion": "3"}  # fmt: skip
+    for version in (3, 4):
+        path = table.folder / "_delta_log" / f"{version:020}.json"
+        lines = [one for one in path.read_text().splitlines() if "commitInfo" not in one]
+        commit = {"inCommitTimestamp": 1_700_000_000_000 + 1000 * version, "note": "x" * 50_000}
+        if version == 3:
+            first = (table.folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+            (metadata,) = (json.loads(one) for one in first if "metaData" in one)
+            metadata["metaData"]["configuration"] = said
+            features = {"minReaderVersion": 1, "minWriterVersion": 7,
+                        "writerFeatures": ["inCommitTimestamp"]}  # fmt: skip
+            lines = [json.dumps({"protocol": features}), json.dumps(metadata), *lines]
+        path.write_text("\n".join([json.dumps({"commitInfo": commit}), *lines]) + "\n")
+        os.utime(path, (1_800_000_000, 1_800_000_000))
+    for version in range(3):  # the files of these say when they were written
+        path = table.folder / "_delta_log" / f"{version:020}.json"
+        os.utime(path, (1_700_000_000 + version, 1_700_000_000 + version))
+    for seconds, value in ((0, 0), (2.5, 2), (3, 3), (3.999, 3), (4, 4), (1000, 4)):
+        time = utc(1_700_000_000 + seconds)
+        files = ColumnarFiles(table.given, key="id", residency=residency, as_of=time)
+        assert rows_in(files) == {1: value}
+    path.with_name(f"{4:020}.json").write_text('{"commitInfo":{}}\n' + "\n".join(lines))
+    with pytest.raises(lookupstore.CorruptionError, match=r"expected a commit with its time"):
+        ColumnarFiles(table.given, key="id", as_of=utc(1_700_000_003))
 
 
 def test_a_delta_log_that_was_cleaned(tmp_path: Path, residency: Residency) -> None:

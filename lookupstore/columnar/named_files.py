@@ -228,5 +228,6 @@ def given_paths(source: object, argument: str = "source") -> list[Path]:
         return [path_of(one) for one in paths]
     raise TypeError(
         f"{argument} is {type(source).__name__}; give a path, URI, glob or folder of Parquet or "
-        "ORC files, or a list of these; for rows in memory, use lookupstore.build"
+        "ORC files, or a list of these; for a HudiTable, give its path; for rows in memory, use "
+        "lookupstore.build"
     )

@@ -447,8 +447,8 @@ def _paths(given: Paths) -> list[str]:
         if not isinstance(item, (str, os.PathLike)):
             found = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
             raise TypeError(
-                f"df_or_path: found a {found}; {remedy}; for an Arrow table, or a DataFrame of "
-                "pandas or polars, use lookupstore.build"
+                f"df_or_path: found a {found}; {remedy}; for a HudiTable, give its path; for an "
+                "Arrow table, or a DataFrame of pandas or polars, use lookupstore.build"
             )
         check_path(os.fspath(item))
         paths.append(expanded(os.fspath(item)))

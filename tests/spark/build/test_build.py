@@ -449,7 +449,7 @@ def test_arrow_schema_is_what_spark_gives(spark: SparkSession):
 
 def test_sources_of_another_kind_are_named_and_not_printed(spark, tmp_path):
     table = pa.table({"id": [1, 2]})
-    remedy = r"give .*, or a table of Delta, .*; for an Arrow table, .*, use lookupstore\.build"
+    remedy = r"give .*, or a table of Delta, .*; for a HudiTable, give its path; for an Arrow .*"
     for source in (table, table.to_pandas(), [tmp_path, table]):
         with pytest.raises(
             TypeError, match=rf"^df_or_path: found a (pyarrow|pandas)\S*; {remedy}$"

@@ -448,8 +448,9 @@ class TableRoot:
             while b"\n" not in first and (part := stream.read(_OF_COMMIT)):
                 first += part
         try:
-            return float(json.loads(first.partition(b"\n")[0])["commitInfo"]["inCommitTimestamp"]) / 1000
-        except (ValueError, KeyError, TypeError):
+            said = json.loads(first.partition(b"\n")[0])["commitInfo"]["inCommitTimestamp"]
+            return int(said) / 1000
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise CorruptionError(
                 address.shown, 0, "a commit with its time", repr(first[:60])
             ) from None

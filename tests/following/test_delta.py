@@ -334,9 +334,7 @@ def test_comments_on_fields_of_structs_are_no_columns(tmp_path: Path) -> None:
     kinds = pa.schema({"id": pa.int64(), "at": inner, "old": pa.int64()})
     for at in range(3):
         row = {"id": at, "at": dict.fromkeys("abcd", at), "old": None}
-        deltalake.write_deltalake(
-            tmp_path / "t", pa.Table.from_pylist([row], kinds), mode="append"
-        )
+        deltalake.write_deltalake(tmp_path / "t", pa.Table.from_pylist([row], kinds), mode="append")
         with follow(tmp_path / "t", tmp_path / "s", key="id") as store:
             assert len(store) == at + 1
             assert rebuilt(store) is None

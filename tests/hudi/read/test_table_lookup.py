@@ -355,7 +355,7 @@ def test_bad_arguments(tmp_path: Path, real_tables: Path) -> None:
         TableLookup(path, as_of="now")
     with pytest.raises(FileNotFoundError):
         TableLookup(tmp_path / "none")
-    with pytest.raises(TypeError, match="is HudiTable; .*; for a HudiTable, give its path; for"):
+    with pytest.raises(TypeError, match=r"is HudiTable; .*; for a HudiTable, give its path; for"):
         ColumnarFiles(table, key="id")  # type: ignore[arg-type]
     opened = TableLookup(path)
     assert opened.lookup({"id": [1], "day": ["a"]}).to_pylist() == [{"v": None}]

@@ -31,28 +31,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def bare_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type without the metadata of its fields.
-
-    >>> kind = pa.struct([pa.field("a", pa.int8(), metadata={"comment": "first"})])
-    >>> bare_type(kind).equals(kind, check_metadata=True), bare_type(kind) == kind
-    (False, True)
-    """
-    if pa.types.is_struct(kind):
-        return pa.struct([_bare(kind.field(at)) for at in range(kind.num_fields)])
-    if pa.types.is_map(kind):
-        return pa.map_(_bare(kind.key_field), _bare(kind.item_field), kind.keys_sorted)
-    if pa.types.is_list(kind):
-        return pa.list_(_bare(kind.value_field))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_bare(kind.value_field))
-    return kind
-
-
-def _bare(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, bare_type(field.type), field.nullable)
-
-
 def has_part(kind: pa.DataType, is_part: Callable[[pa.DataType], bool]) -> bool:
     """Return whether a function is true of a type, or of a type in it, in plain form.
 

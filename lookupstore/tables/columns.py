@@ -10,7 +10,7 @@ Iceberg.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow as pa
 
@@ -177,22 +177,28 @@ def _with_child(column: pa.Array, values: pa.Array) -> pa.Array:
     )
 
 
-def without_ids(schema: pa.Schema) -> pa.Schema:
-    """Return columns without the metadata of their fields, also of nested ones."""
-    return pa.schema([_plain(field) for field in schema])
+def without_metadata(schema: pa.Schema, *, but: Collection[bytes] = ()) -> pa.Schema:
+    """Return columns without the metadata of their fields, also of nested ones.
+
+    Args:
+        schema: The columns.
+        but: Names of metadata that fields keep.
+    """
+    return pa.schema([_plain(field, but) for field in schema])
 
 
-def _plain(field: pa.Field) -> pa.Field:
+def _plain(field: pa.Field, but: Collection[bytes]) -> pa.Field:
     kind = field.type
     if pa.types.is_struct(kind):
-        kind = pa.struct([_plain(one) for one in kind])
+        kind = pa.struct([_plain(one, but) for one in kind])
     elif pa.types.is_large_list(kind):
-        kind = pa.large_list(_plain(kind.value_field))
+        kind = pa.large_list(_plain(kind.value_field, but))
     elif pa.types.is_list(kind):
-        kind = pa.list_(_plain(kind.value_field))
+        kind = pa.list_(_plain(kind.value_field, but))
     elif pa.types.is_map(kind):
-        kind = pa.map_(_plain(kind.key_field), _plain(kind.item_field))
-    return pa.field(field.name, kind, field.nullable)
+        kind = pa.map_(_plain(kind.key_field, but), _plain(kind.item_field, but))
+    kept = {name: value for name, value in (field.metadata or {}).items() if name in but}
+    return pa.field(field.name, kind, field.nullable, kept or None)
 
 
 def _id(field: pa.Field) -> bytes | None:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from lookupstore.arrow.types import bare_type, is_bytes
+from lookupstore.arrow.types import is_bytes
 from lookupstore.errors import CorruptionError, FormatError, listed
 from lookupstore.extras import require
 from lookupstore.source.source import Source
@@ -30,7 +30,7 @@ from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import allows_http, object_store_options, options_of
 from lookupstore.storage.storage_options import with_options
 from lookupstore.storage.uris import hide_urls, open_uri, shown_uri
-from lookupstore.tables.columns import FIELD_ID
+from lookupstore.tables.columns import FIELD_ID, without_metadata
 from lookupstore.tables.delta_statistics import FileInLog, LogStatistics
 from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.packed_rows import PackedRows
@@ -298,8 +298,7 @@ def _version_of(table: Any) -> _Version:
             "its rows as another program reads them"
         )
     # deltalake returns the metadata of fields in structs in any order.
-    columns = pa.schema(table.schema().to_arrow())
-    schema = pa.schema([pa.field(one.name, bare_type(one.type), one.nullable) for one in columns])
+    schema = without_metadata(pa.schema(table.schema().to_arrow()))
     mode = metadata.configuration.get(_MODE, "none")
     for name in metadata.partition_columns:
         if is_bytes(schema.field(name).type):

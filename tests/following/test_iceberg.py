@@ -223,6 +223,18 @@ def test_a_column_of_the_same_name_is_another_one(catalog: InMemoryCatalog, tmp_
     assert store.value_schema.names == ["m"]
 
 
+def test_the_documentation_of_columns_may_change(catalog: InMemoryCatalog, tmp_path: Path) -> None:
+    schema = pa.schema({"id": pa.int64(), "at": pa.struct({"x": pa.int64()})})
+    table = catalog.create_table("w.t", schema)
+    for at, name in enumerate(["id", "at", "at.x", "id"]):
+        table.append(pa.Table.from_pylist([{"id": at, "at": {"x": at}}], schema))
+        with follow(table, tmp_path / "s", key="id") as store:
+            assert stored(store)[at] == ({"x": at},)
+            assert rebuilt(store) is None
+        with table.update_schema() as update:
+            update.update_column(name, doc=f"what {name} is")
+
+
 def test_a_snapshot_that_expired_or_lost_files(catalog: InMemoryCatalog, tmp_path: Path) -> None:
     table = catalog.create_table("w.t", pa.schema({"id": pa.int64(), "n": pa.int64()}))
     table.append(pa.table({"id": [1, 2], "n": [1, 1]}))

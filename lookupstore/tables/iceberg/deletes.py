@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lookupstore.keys.schema import KeySchema
 from lookupstore.source.skipping import StatisticsFilter
-from lookupstore.tables.columns import FIELD_ID, without_ids
+from lookupstore.tables.columns import FIELD_ID, without_metadata
 from lookupstore.tables.iceberg.manifests import PATH_ID
 from lookupstore.tables.iceberg.puffin import vectors_of
 from lookupstore.tables.recently_read import RecentlyRead
@@ -257,7 +257,7 @@ def _rows(description: str, file: TableFile, stored: pa.Schema) -> pa.Table:
         file: The delete file.
         stored: Columns to read, with their field ids.
     """
-    plain = without_ids(stored)
+    plain = without_metadata(stored)
     files = Snapshot(description, plain, plain, stored, ())
     return pa.Table.from_batches(rows_of(files, file, plain.names), plain)
 

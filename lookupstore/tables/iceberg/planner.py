@@ -28,7 +28,7 @@ from lookupstore.storage.file_address import FileAddress
 from lookupstore.storage.location import Location, as_location
 from lookupstore.storage.s3_client import options_of
 from lookupstore.storage.uris import shown_uri
-from lookupstore.tables.columns import without_ids
+from lookupstore.tables.columns import FIELD_ID, without_metadata
 from lookupstore.tables.history import SnapshotMoment
 from lookupstore.tables.iceberg.catalogs import answering, catalog_table, pyicebergs
 from lookupstore.tables.iceberg.deletes import VECTORS, DeletedKeys, KeyDeletes, PositionDeletes
@@ -236,7 +236,9 @@ class _Planner:
         self._asked = scan.projection()
         asked = {field.name: field for field in schema_to_pyarrow(self._asked)}
         whole = schema_to_pyarrow(scan.update(selected_fields=("*",)).projection())
-        self._stored = pa.schema([asked.get(field.name, field) for field in whole])
+        stored = pa.schema([asked.get(field.name, field) for field in whole])
+        # The documentation of a column does not make it another one.
+        self._stored = without_metadata(stored, but=(FIELD_ID,))
         self._addresses: _Addresses = _Addresses(scan.io) if like is None else like._addresses
         # By the identity of an entry of a manifest: the entry, which is thus not freed, and its
         # file without deletes.
@@ -277,7 +279,7 @@ class _Planner:
 
     def snapshot(self) -> Snapshot:
         """Return the files of the scan."""
-        columns = without_ids(self._stored)
+        columns = without_metadata(self._stored)
         mapping = self._metadata.name_mapping()
         files = map(self._data_file, self._data)
         return Snapshot(

@@ -379,7 +379,7 @@ def _sort_and_write(
         total = opened.count_rows() if bars else None
         rows = 0
         advance = bars("Reading", total) if bars else None
-        # No variable has the batches: an error would keep it, and a query of DuckDB open with it.
+        # Not in a variable: errors keep those, and a query of DuckDB would stay open.
         for batch in _source_batches(opened, plan, memory // 8, threads):
             sorter.add(plan.encode(batch, rows))
             rows += batch.num_rows

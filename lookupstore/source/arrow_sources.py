@@ -90,8 +90,8 @@ def stream_source(rows: Any, known: pa.Schema | None) -> Source:
 def _relation_source(relation: Any) -> Source:
     """Return a DuckDB relation as a source, whose query runs when rows are read.
 
-    Its connection runs no other query while a reader is open. Notebooks keep the last error, and
-    so the source, but not what only an iteration holds.
+    While a reader is open, its connection runs no other query. A notebook keeps the last error
+    with all variables of its calls, so no variable holds the reader.
     """
     partly = check_relation(relation, "source")
     with pa.RecordBatchReader.from_stream(relation.limit(0)) as reader:

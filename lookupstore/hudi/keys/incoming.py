@@ -221,7 +221,7 @@ class IncomingRows:
         def open_rows(rows: Any) -> Source:
             source = in_columns(rows, known.columns)
             if missing == KEEP and keeps and source.needing is not None:
-                # Nulls in place of fields that a row lacks would replace values that are kept.
+                # A field that a row lacks is read as null, which would replace the stored value.
                 # Rows without a key or an ordering value have errors of their own.
                 optional = {IS_DELETED, *options.record_key, precombine_of(options) or IS_DELETED}
                 needed = NeededFields(frozenset(optional), unless=IS_DELETED)

@@ -7,8 +7,8 @@ several are in `merged_rows`.
 
 In memory are the keys, sequence numbers and kinds of one section at a time, and 8 bytes per
 replaced row of a few buckets. Files that overlap with no other are not merged: only their kinds are
-read, if they may delete a key. A condition on the key leaves out files and row groups, with all
-rows of their keys that meet it being in others.
+read, if they may delete a key. Files and row groups without keys that meet a condition are not
+read.
 
 Source: `IntervalPartition`, `SortMergeReader` and `DeduplicateMergeFunction` of Apache Paimon.
 """

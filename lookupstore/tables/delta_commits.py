@@ -208,7 +208,7 @@ class DeltaCommits:
         return least
 
     def _in_commit_since(self, newest: int) -> float:
-        """Return the number of the first version with an in-commit timestamp. Infinity: none has one.
+        """Return the number of the first version with an in-commit timestamp. Infinity: none has.
 
         Args:
             newest: Number of the newest version.
